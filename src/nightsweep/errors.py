@@ -1,0 +1,230 @@
+"""Errors: a family says what comes next, a leaf says what happened.
+
+Raise with facts (`EngineExited(exit_code=137, log_tail=tail)`): plain values that survive pickling, never secrets.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class SweepError(Exception):
+    """Root of all errors of the product.
+
+    A subclass sets `summary`, a format string over its facts; facts that it does not name are appended.
+    """
+
+    summary = "the sweep cannot go on"
+
+    def __init__(self, **facts: Any) -> None:
+        self.facts = facts
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        try:
+            return self.summary.format(**self.facts)
+        except (KeyError, IndexError, ValueError):
+            listed = ", ".join(f"{name}={value!r}" for name, value in self.facts.items())
+            return f"{type(self).__name__}: {listed}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.facts))
+
+
+def _rebuild(leaf: type[SweepError], facts: dict[str, Any]) -> SweepError:
+    return leaf(**facts)
+
+
+# --- PlanError: fix the plan -------------------------------------------------------------------------------------
+
+
+class PlanError(SweepError):
+    """The plan is at fault: nothing was touched; fix the file and call again."""
+
+
+class InvalidPlan(PlanError):
+    """The sweep file is invalid. `problems` is a tuple of readable lines, one per mistake."""
+
+    summary = "the sweep file is invalid:\n{listing}"
+
+    def __init__(self, **facts: Any) -> None:
+        facts.setdefault("listing", "\n".join(str(p) for p in facts.get("problems", ())))
+        super().__init__(**facts)
+
+
+class UnknownEngine(PlanError):
+    """The plan names an engine kind that the product does not know."""
+
+    summary = "unknown engine kind {kind!r}: use one of {known}"
+
+
+class SecretMissing(PlanError):
+    """The plan takes a secret from an environment variable that is not set."""
+
+    summary = "environment variable {variable} is not set, but the sweep file takes {key} from it"
+
+
+# --- HostError: stop the sweep -----------------------------------------------------------------------------------
+
+
+class HostError(SweepError):
+    """The machine is at fault: no config can be measured until it is mended."""
+
+
+class DockerUnavailable(HostError):
+    """The Docker Engine does not answer."""
+
+    summary = "the Docker Engine does not answer ({reason}): start it, or point DOCKER_HOST at it"
+
+
+class GpuRuntimeMissing(HostError):
+    """GPUs were asked for, and Docker has no runtime that could pass them on."""
+
+    summary = "Docker cannot pass a GPU to a container ({reason}): install the NVIDIA Container Toolkit, or drop `gpus`"
+
+
+class GpuBusy(HostError):
+    """The accelerator's memory did not become free in time."""
+
+    summary = "accelerator memory is still in use after {waited:.0f} s: {holders}"
+
+
+class PortBusy(HostError):
+    """Something that is not ours listens on the engine's port."""
+
+    summary = "port {port} is in use by {holder}: stop it, or set engine.port to another one"
+
+
+class ContainerMissing(HostError):
+    """A container that the plan names does not exist."""
+
+    summary = "no container named {name!r}: `docker ps -a` lists the ones there are"
+
+
+class EngineNotGone(HostError):
+    """An engine was stopped and is still there."""
+
+    summary = "engine {handle} is still alive {waited:.0f} s after it was killed: {reason}"
+
+
+class BoxBusy(HostError):
+    """Another holder runs a sweep on this box."""
+
+    summary = "box {box} is taken by {owner} until {until}: one sweep per box at a time"
+
+
+class ProductionNotRestored(HostError):
+    """The production engine did not come back. The loudest error there is."""
+
+    summary = "production container {name} is NOT serving: {reason}. Run `nightsweep restore`"
+
+
+# --- BootError: next engine config -------------------------------------------------------------------------------
+
+
+class BootError(SweepError):
+    """This engine config did not come up; the next one may."""
+
+
+class ImageMissing(BootError):
+    """The image is not on the box and could not be had."""
+
+    summary = "image {image} is not here and could not be pulled: {reason}"
+
+
+class LaunchRefused(BootError):
+    """Docker (or the operating system) refused to start the engine."""
+
+    summary = "the engine could not be started: {reason}"
+
+
+class EngineExited(BootError):
+    """The engine ended before it was ready, or while it was needed."""
+
+    summary = "the engine exited with code {exit_code} ({stage}): {reason}"
+
+
+class BootTimeout(BootError):
+    """The engine was alive but not ready when its time was up."""
+
+    summary = "the engine was not ready after {waited:.0f} s; last log line: {last_line}"
+
+
+class DialectMismatch(BootError):
+    """The engine does not expose a counter that the measurement needs."""
+
+    summary = "{engine} {version} does not expose {counter}: {reason}"
+
+
+class IdentityMismatch(BootError):
+    """The engine that answers is not the one that this boot started, or not as configured."""
+
+    summary = "the engine that answers is not the one that was started: {reason}"
+
+
+# --- ProbeError: measure again -----------------------------------------------------------------------------------
+
+
+class ProbeError(SweepError):
+    """A measurement failed; it may succeed when repeated."""
+
+
+class CounterReset(ProbeError):
+    """A counter went backwards between two readings: the engine restarted inside the window."""
+
+    summary = "counter {counter} fell from {before} to {after}: the engine restarted inside the window"
+
+
+class LoadNotHeld(ProbeError):
+    """The asked number of streams could not be brought to run, or did not drain."""
+
+    summary = "{wanted} streams wanted, {running} running after {waited:.0f} s: {reason}"
+
+
+class RequestFailed(ProbeError):
+    """A request of the probe failed."""
+
+    summary = "request to {url} failed: {reason}"
+
+
+class MetricsUnreadable(ProbeError):
+    """The engine's metrics page could not be fetched or parsed."""
+
+    summary = "cannot read {url}: {reason}"
+
+
+# --- StoreError: stop, lose nothing ------------------------------------------------------------------------------
+
+
+class StoreError(SweepError):
+    """The store is at fault: stop, keep what is in hand, lose nothing."""
+
+
+class StoreUnavailable(StoreError):
+    """PostgreSQL cannot be started or reached."""
+
+    summary = "PostgreSQL is not available: {reason}"
+
+
+class SchemaTooNew(StoreError):
+    """The database was made by a newer version of the product."""
+
+    summary = "the database is at schema {found}, newer than this program knows ({known}): upgrade nightsweep"
+
+
+class RepeatAlreadyStored(StoreError):
+    """A second, different value for a repeat that is stored was refused."""
+
+    summary = "a clean window for {what} is stored already; a second one is refused"
+
+
+class LeaseLost(StoreError):
+    """The sweep was taken over by another holder; this one's writes are refused."""
+
+    summary = "sweep {sweep} was taken over (fence {fence} is no longer current): this write was refused"
+
+
+class NotFound(StoreError):
+    """What was asked for is not in the store."""
+
+    summary = "{what} is not in the store: {hint}"

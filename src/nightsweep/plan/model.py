@@ -1,0 +1,234 @@
+"""The values a plan is made of: plan > boot > cell > repeat.
+
+An *engine config* is all that needs a reboot; a *boot* is one start of it; a *cell* is a config at one concurrency and
+temperature; a *repeat* is one measured run of a cell. All values are frozen and hold no secret: a secret is a `SecretRef`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from nightsweep.units import Seconds, Tokens
+
+JSON = None | bool | int | float | str | list[Any] | dict[str, Any]
+
+
+@dataclass(frozen=True)
+class SecretRef:
+    """A value that is taken from an environment variable when the engine starts, and is never stored or logged."""
+
+    from_env: str
+
+
+EnvValue = str | SecretRef
+
+
+@dataclass(frozen=True)
+class ContainerSpec:
+    """How the engine's container is made, in Docker's own words.
+
+    Units:
+        shm_size and memory: bytes.
+    """
+
+    gpus: str | None = None  # "all", a count "2", or device ids "0,1"; None asks for none
+    ipc: str | None = None  # "host", "private", "shareable"
+    shm_size: int | None = None
+    memory: int | None = None
+    volumes: tuple[str, ...] = ()  # "/host/path:/container/path[:ro]"
+    devices: tuple[str, ...] = ()
+    network: str | None = None  # None is Docker's bridge with a published port; "host" shares the host's
+    entrypoint: tuple[str, ...] | None = None  # None keeps the image's own
+    user: str | None = None
+    cap_add: tuple[str, ...] = ()
+    security_opt: tuple[str, ...] = ()
+    ulimits: tuple[str, ...] = ()  # "memlock=-1", "nofile=65536:65536"
+    extra_hosts: tuple[str, ...] = ()
+    runtime: str | None = None
+    init: bool = True
+    workdir: str | None = None
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    """Everything that starts one engine, but for the speculative settings.
+
+    Attributes:
+        command: For host `process`: what is executed before the engine's own arguments, e.g. ("vllm", "serve"). For host
+            `docker`: put in front of the arguments when the image's entry point does not serve by itself; usually empty.
+        args: Engine arguments without leading dashes; True is a bare flag, False is `--no-...` , None is left out.
+        port: Where the engine listens on the host; 0 picks a free one at each boot. Not part of the fingerprint.
+    """
+
+    kind: str  # vllm | sglang
+    host: str  # docker | process
+    model: str
+    served_name: str
+    image: str | None = None
+    command: tuple[str, ...] = ()
+    args: Mapping[str, Any] = field(default_factory=dict)
+    env: Mapping[str, EnvValue] = field(default_factory=dict)
+    container: ContainerSpec = ContainerSpec()
+    port: int = 8000
+    boot_timeout: Seconds = Seconds(1200.0)
+    stop_grace: Seconds = Seconds(20.0)
+    model_revision: str | None = None
+    simulated: bool = False
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """One engine config: what a boot starts. Two configs with equal fingerprints are the same config.
+
+    Attributes:
+        speculative: Keys of the engine's own speculative settings; None is no speculation.
+        document: The canonical content that the fingerprint is taken over: no name, no secret, no port.
+        fingerprint: SHA-256 (hex) of the canonical JSON of `document`.
+        grid_values: The grid keys that made this config, for tables.
+    """
+
+    name: str
+    engine: EngineSpec
+    speculative: Mapping[str, Any] | None
+    document: Mapping[str, Any]
+    fingerprint: str
+    grid_values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SamplingSpec:
+    """Every sampling parameter that is sent with every request, besides the temperature, which the cell gives."""
+
+    top_p: float = 1.0
+    top_k: int = -1
+    min_p: float | None = None  # None is not sent: some engines refuse it under speculation
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    max_tokens: int = 1024
+    ignore_eos: bool = False
+    seed: int | None = None  # None lets the engine draw; a number is sent with each request plus its index
+
+
+@dataclass(frozen=True)
+class PrefillSpec:
+    """The prefill probe: `repeats` fresh prompts of exactly `tokens` tokens on an idle engine, per boot."""
+
+    tokens: Tokens
+    repeats: int = 3
+
+
+@dataclass(frozen=True)
+class ProbeSpec:
+    """What is measured on every boot.
+
+    Attributes:
+        through: Base URL (with /v1) that the load goes through, e.g. the production proxy; None is the engine itself.
+        prompts: Name of a bundled prompt set, or the path of a JSONL file.
+        prompts_hash: SHA-256 (hex) of the prompt set's content; None until the file was read.
+        api: "chat" or "completions".
+        prompt_seed: Seed of the order in which prompts are drawn: the same for every config (common random numbers).
+        warmup: Longest time for the uncounted load after a boot; 0 is none.
+        max_attempts: Measurements of one repeat at most: the first and two more when flagged.
+    """
+
+    concurrency: tuple[int, ...]
+    temperature: tuple[Decimal, ...]
+    window: Seconds = Seconds(40.0)
+    repeats: int = 3
+    boots: int = 1
+    prompts: str = "code"
+    prompts_hash: str | None = None
+    prompt_seed: int = 20260101
+    api: str = "chat"
+    through: str | None = None
+    api_key: SecretRef | None = None
+    sampling: SamplingSpec = SamplingSpec()
+    prefill: PrefillSpec | None = None
+    warmup: Seconds = Seconds(30.0)
+    max_attempts: int = 3
+    request_timeout: Seconds = Seconds(600.0)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When the service starts the sweep, and by when production must be back."""
+
+    cron: str | None = None
+    timezone: str = "UTC"
+    until: str | None = None  # "07:00" local time of `timezone`
+
+
+@dataclass(frozen=True)
+class Production:
+    """The container that serves by day: stopped for the sweep, never removed, started again afterwards."""
+
+    container: str
+    url: str | None = None  # base URL to prove that it serves again; None takes the published port
+    ready_timeout: Seconds = Seconds(1200.0)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """An engine config (by fingerprint) at one concurrency and temperature."""
+
+    config: str
+    concurrency: int
+    temperature: Decimal
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """One measured run of a cell; `index` counts from 0 and `boot_round` says in which boot of the config it belongs."""
+
+    cell: Cell
+    index: int
+    boot_round: int
+
+
+@dataclass(frozen=True)
+class PrefillRepeat:
+    """One prefill measurement of a config; `index` counts from 0 over the whole sweep, all boots of the config together."""
+
+    config: str
+    index: int
+    boot_round: int
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """A whole sweep, expanded. `fingerprint` is over configs and probe: the same file gives the same sweep."""
+
+    name: str
+    configs: tuple[EngineConfig, ...]
+    probe: ProbeSpec
+    production: Production | None = None
+    schedule: Schedule | None = None
+    box: str | None = None  # name of the box; None is this machine's own
+    fingerprint: str = ""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def simulated(self) -> bool:
+        """Whether any engine of the plan is the simulator: everything measured is then labelled so."""
+        return any(config.engine.simulated for config in self.configs)
+
+    def config(self, fingerprint: str) -> EngineConfig:
+        """Return the config with this fingerprint (KeyError if there is none)."""
+        for config in self.configs:
+            if config.fingerprint == fingerprint:
+                return config
+        raise KeyError(fingerprint)
+
+
+@dataclass(frozen=True)
+class BootTask:
+    """One boot that is to be made, with all that it shall measure, in order."""
+
+    config: EngineConfig
+    boot_round: int
+    repeats: tuple[Repeat, ...]
+    prefills: tuple[PrefillRepeat, ...] = ()
