@@ -306,7 +306,9 @@ class Probe(Protocol):
     def window(self, target: Target, request: WindowRequest, *, alive: Callable[[], bool]) -> RawWindow:
         """Measure one decode window; `alive` is asked several times a second and ends it when the engine is gone."""
 
-    def prefill(self, target: Target, *, tokens: Tokens, salt: str, sampling: SamplingSpec, alive: Callable[[], bool]) -> PrefillResult:
+    def prefill(
+        self, target: Target, *, tokens: Tokens, salt: str, sampling: SamplingSpec, alive: Callable[[], bool]
+    ) -> PrefillResult:
         """Measure one prefill of exactly `tokens` fresh tokens on an idle engine."""
 
     def drain(self, target: Target, *, timeout: Seconds) -> bool:
@@ -391,7 +393,14 @@ class Store(Protocol):
         """Return what the sweep already holds."""
 
     def begin_boot(
-        self, lease: Lease, config: EngineConfig, *, boot_round: int, boot_key: str, command: Sequence[str], at: datetime
+        self,
+        lease: Lease,
+        config: EngineConfig,
+        *,
+        boot_round: int,
+        boot_key: str,
+        command: Sequence[str],
+        at: datetime,
     ) -> int:
         """Record that a boot is about to start; returns its id. Any boot of this box still open is closed as `lost`."""
 
@@ -408,7 +417,15 @@ class Store(Protocol):
         """Keep a chunk of the boot's log, compressed. Idempotent by (boot, seq)."""
 
     def add_window(
-        self, lease: Lease, boot_id: int, repeat: Repeat, result: WindowResult, *, attempt: int, conditions: Mapping[str, Any], at: datetime
+        self,
+        lease: Lease,
+        boot_id: int,
+        repeat: Repeat,
+        result: WindowResult,
+        *,
+        attempt: int,
+        conditions: Mapping[str, Any],
+        at: datetime,
     ) -> int:
         """Keep a window, with everything, in one transaction.
 
@@ -418,11 +435,28 @@ class Store(Protocol):
         """
 
     def add_prefill(
-        self, lease: Lease, boot_id: int, repeat: PrefillRepeat, result: PrefillResult, *, attempt: int, conditions: Mapping[str, Any], at: datetime
+        self,
+        lease: Lease,
+        boot_id: int,
+        repeat: PrefillRepeat,
+        result: PrefillResult,
+        *,
+        attempt: int,
+        conditions: Mapping[str, Any],
+        at: datetime,
     ) -> int:
         """Keep a prefill measurement; as `add_window`."""
 
-    def event(self, kind: str, message: str, *, level: str = "info", sweep_id: int | None = None, boot_id: int | None = None, data: Mapping[str, Any] | None = None) -> None:
+    def event(
+        self,
+        kind: str,
+        message: str,
+        *,
+        level: str = "info",
+        sweep_id: int | None = None,
+        boot_id: int | None = None,
+        data: Mapping[str, Any] | None = None,
+    ) -> None:
         """Keep an event: what happened, for people and for the morning."""
 
     def open_intent(self, lease: Lease, production: ForeignContainer, *, restore_by: datetime | None) -> int:
@@ -448,5 +482,3 @@ class Progress:
     windows_done: int
     windows_planned: int
     facts: Mapping[str, Any] = field(default_factory=dict)
-
-

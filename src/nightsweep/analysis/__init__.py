@@ -1,1 +1,1 @@
-"""Placeholder."""
+"""Analysis: cells compared and summed up, reports written. Pure: no I/O, no clock, no chance."""

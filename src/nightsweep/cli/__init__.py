@@ -1,1 +1,91 @@
-"""Placeholder."""
+"""The command line: translate, call, translate back.
+
+Every command lives in a module of its own and is imported when it is called, so that `nightsweep --help` answers at once.
+A command module holds a click command named `command`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+import click
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("nightsweep.cli.demo", "Run a whole sweep on a simulated engine, with everything embedded."),
+    "new": ("nightsweep.cli.new", "Write a sweep file from a running container."),
+    "plan": (
+        "nightsweep.cli.plan",
+        "Show configs, engine commands, boots, cells and the estimated night of a sweep file.",
+    ),
+    "run": ("nightsweep.cli.run", "Run a sweep file now, or go on with it: the same call."),
+    "resume": ("nightsweep.cli.resume", "Go on with a stored sweep."),
+    "status": ("nightsweep.cli.status", "Show where sweeps are."),
+    "cancel": ("nightsweep.cli.cancel", "Ask a running sweep to stop after its current window."),
+    "restore": ("nightsweep.cli.restore", "Bring production back by hand."),
+    "serve": ("nightsweep.cli.serve", "Run the long-lived service: Prefect server, schedules, sweeps."),
+    "cells": ("nightsweep.cli.cells", "List measured cells: mean, run count, range and conditions."),
+    "boots": ("nightsweep.cli.boots", "List boots: cold start, weights, KV cache tokens, failures."),
+    "report": ("nightsweep.cli.report", "Write a sweep's report as Markdown."),
+    "parse-log": ("nightsweep.cli.parse_log", "Read facts and a verdict from any engine log."),
+    "doctor": (
+        "nightsweep.cli.doctor",
+        "Check Docker, GPU, database, Prefect, disk and leftovers; say how to mend each.",
+    ),
+    "db": ("nightsweep.cli.db", "Look after the database."),
+}
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_WORK_LEFT = 3
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands' names and help lines without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command's module."""
+        if cmd_name not in COMMANDS:
+            return None
+        loaded = importlib.import_module(COMMANDS[cmd_name][0]).command
+        assert isinstance(loaded, click.Command)
+        return loaded
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list from the table alone."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_line) for name, (_, help_line) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(package_name="nightsweep", prog_name="nightsweep")
+def root() -> None:
+    """Sweep engine configs at night, keep every number with its conditions, have production back by morning.
+
+    \b
+    Example:
+      nightsweep plan sweep.yaml
+      nightsweep run sweep.yaml
+    """
+
+
+def main() -> None:
+    """Run the command line; our own errors become one message and an exit code, never a traceback."""
+    from nightsweep.errors import PlanError, SweepError
+
+    try:
+        root(prog_name="nightsweep")
+    except PlanError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(EXIT_USAGE)
+    except SweepError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(EXIT_FAILED)
+    except BrokenPipeError:  # `nightsweep cells | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_FAILED)

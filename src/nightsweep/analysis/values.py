@@ -1,0 +1,206 @@
+"""Rows as the store hands them out, and what is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from nightsweep.units import GiB, Seconds, Tokens
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which rows are wanted; None is no filter.
+
+    Attributes:
+        where: (dotted key of the config document or bare speculative key, operator, value) each; operators = != >= <= > <.
+        image: Shell-style pattern over image references.
+    """
+
+    sweep: int | None = None
+    box: str | None = None
+    config: str | None = None  # shell-style pattern over config names, or a fingerprint's beginning
+    where: tuple[tuple[str, str, Any], ...] = ()
+    concurrency: tuple[int, ...] = ()
+    temperature: tuple[Decimal, ...] = ()
+    image: str | None = None
+    since: datetime | None = None
+    with_flagged: str = "no"  # "no" | "yes": whether flagged windows are listed too
+
+
+@dataclass(frozen=True)
+class WindowRow:
+    """One stored window with what names it. `flags` empty is clean."""
+
+    window_id: int
+    sweep_id: int
+    sweep_name: str
+    boot_id: int
+    boot_round: int
+    config_id: int
+    config: str  # name
+    config_fingerprint: str
+    concurrency: int
+    temperature: Decimal
+    repeat: int
+    attempt: int
+    started: datetime
+    flags: tuple[str, ...]
+    conditions: str  # fingerprint
+    box: str
+    simulated: bool
+    engine_version: str | None
+    seconds: Seconds | None
+    decode_rate: float | None
+    acceptance_length: float | None
+    acceptance_rate: float | None
+    positions: tuple[float, ...] | None
+    step_time: Seconds | None
+    tokens_per_step_and_stream: float | None
+    ttft_p50: Seconds | None
+    tpot_p50: Seconds | None
+    e2e_p50: Seconds | None
+    flag_details: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PrefillRow:
+    """One stored prefill measurement."""
+
+    prefill_id: int
+    sweep_id: int
+    boot_id: int
+    config: str
+    config_fingerprint: str
+    repeat: int
+    attempt: int
+    started: datetime
+    flags: tuple[str, ...]
+    prompt_tokens: Tokens | None
+    ttft: Seconds | None
+    rate: float | None
+    cached_tokens: Tokens | None
+    box: str
+    simulated: bool
+
+
+@dataclass(frozen=True)
+class BootRow:
+    """One stored boot."""
+
+    boot_id: int
+    sweep_id: int
+    sweep_name: str
+    config: str
+    config_fingerprint: str
+    boot_round: int
+    attempt: int
+    state: str  # starting | ready | stopped | failed | lost
+    started: datetime
+    ended: datetime | None
+    cold_start: Seconds | None
+    weights: GiB | None
+    kv_cache: GiB | None
+    kv_tokens: Tokens | None
+    max_concurrency: float | None
+    max_concurrency_tokens: Tokens | None
+    engine: str | None
+    engine_version: str | None
+    image: str | None
+    image_digest: str | None
+    exit_code: int | None
+    oom_killed: bool | None
+    failure_kind: str | None
+    failure_stage: str | None
+    failure_lines: tuple[str, ...]
+    failure_remedy: str | None
+    retry: str | None
+    box: str
+    simulated: bool
+    windows: int  # stored, flagged ones too
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SweepRow:
+    """One stored sweep and how far it is."""
+
+    sweep_id: int
+    name: str
+    state: str  # planned | running | done | partial | failed | cancelled | interrupted
+    box: str
+    simulated: bool
+    created: datetime
+    started: datetime | None
+    ended: datetime | None
+    owner: str | None
+    note: str | None
+    repeats_planned: int
+    repeats_clean: int
+    windows_flagged: int
+    boots_failed: int
+    configs: int
+    prefect_run: str | None = None
+    phase: str | None = None  # what a running sweep does now: its newest event's message
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A mean never stands without these."""
+
+    n: int
+    boots: int
+    mean: float
+    minimum: float
+    maximum: float
+    sd: float | None  # None for n = 1
+
+
+@dataclass(frozen=True)
+class CellSummary:
+    """A cell of one sweep (or of a pool of equal conditions): each number with its run count and range."""
+
+    config: str
+    config_fingerprint: str
+    concurrency: int
+    temperature: Decimal
+    conditions: str
+    box: str
+    simulated: bool
+    decode_rate: Spread | None
+    acceptance_length: Spread | None
+    step_time: Spread | None
+    tokens_per_step_and_stream: Spread | None
+    ttft_p50: Spread | None
+    tpot_p50: Spread | None
+    flagged: int
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PrefillSummary:
+    """Prefill of one config: rate with run count and range."""
+
+    config: str
+    config_fingerprint: str
+    prompt_tokens: Tokens | None
+    rate: Spread | None
+    ttft: Spread | None
+    flagged: int
+    box: str
+    simulated: bool
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened."""
+
+    at: datetime
+    level: str
+    kind: str
+    message: str
+    sweep_id: int | None
+    boot_id: int | None

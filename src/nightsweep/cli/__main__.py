@@ -1,0 +1,5 @@
+"""`python -m nightsweep.cli`."""
+
+from nightsweep.cli import main
+
+main()
