@@ -113,11 +113,13 @@ class Series:
         name: Series name as scraped (e.g. "vllm:generation_tokens_total").
         labels: Labels that must match; all other labels are summed over.
         by: Label whose values tell members apart (e.g. "position"); values then become "canonical[value]".
+        combine: How members of several engines become one number: "sum" for counts, else "max" or "mean".
     """
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
     by: str | None = None
+    combine: str = "sum"
 
 
 @dataclass(frozen=True)
