@@ -1,0 +1,221 @@
+"""A probe without an engine: scripted answers on a clock that is advanced, and builders of raw windows of known truth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from nightsweep.errors import MetricsUnreadable
+from nightsweep.measurement.values import OccupancySample, PrefillResult, RawWindow, Reading, RequestTiming
+from nightsweep.plan.model import SamplingSpec
+from nightsweep.ports import Clock, Target, WindowRequest
+from nightsweep.units import MonotonicSeconds, Seconds, Tokens, TokensPerSecond
+
+LONG_AGO = datetime(2026, 11, 29, 22, 30, tzinfo=UTC)
+Script = RawWindow | BaseException | Callable[[Target, WindowRequest], RawWindow]
+
+
+def a_reading(at: float = 100.0, *, uncertainty: float = 0.001, **values: float) -> Reading:
+    """Return a reading; a keyword `accepted_per_position_0` becomes "accepted_per_position[0]"."""
+    named: dict[str, float] = {}
+    for name, value in values.items():
+        stem, _, last = name.rpartition("_")
+        named[f"{stem}[{last}]" if last.isdigit() else name] = value
+    return Reading(at=MonotonicSeconds(at), uncertainty=Seconds(uncertainty), wall=LONG_AGO, values=named)
+
+
+def a_raw_window(
+    *,
+    concurrency: int = 1,
+    seconds: float = 40.0,
+    step_time: float = 0.1,
+    positions: Sequence[float] = (0.75, 0.5),
+    opened: float = 100.0,
+    seconds_asked: float | None = None,
+    started: datetime = LONG_AGO,
+) -> RawWindow:
+    """Return a clean window: every stream runs through it with one long request, and every counter is exact.
+
+    Every step drafts on every stream; `positions` empty is an engine without speculation.
+    """
+    steps = round(seconds / step_time)
+    drafts = steps * concurrency if positions else 0
+    accepted = [round(drafts * share) for share in positions]
+    tokens = steps * concurrency + sum(accepted)
+    shares = [tokens // concurrency + (1 if s < tokens % concurrency else 0) for s in range(concurrency)]
+    deltas = {
+        "generation_tokens": tokens,
+        "steps": steps,
+        "itl_count": steps * concurrency,
+        "itl_sum": steps * concurrency * step_time,
+        "preemptions": 0,
+    }
+    if positions:
+        deltas |= {"drafts": drafts, "draft_tokens": drafts * len(positions), "accepted_tokens": sum(accepted)}
+        deltas |= {f"accepted_per_position[{i}]": count for i, count in enumerate(accepted)}
+    before = {name: 1000.0 for name in deltas} | {"running": float(concurrency), "waiting": 0.0, "process_start": 17e8}
+    after = {name: before[name] + deltas.get(name, 0.0) for name in before}
+    return RawWindow(
+        concurrency=concurrency,
+        seconds_asked=Seconds(seconds if seconds_asked is None else seconds_asked),
+        started=started,
+        before=Reading(MonotonicSeconds(opened), Seconds(0.001), started, before),
+        after=Reading(MonotonicSeconds(opened + seconds), Seconds(0.001), started, after),
+        samples=tuple(
+            OccupancySample(MonotonicSeconds(opened + seconds * part), float(concurrency), 0.0)
+            for part in (0.25, 0.5, 0.75)
+        ),
+        requests=tuple(
+            _long_request(stream, opened=opened, seconds=seconds, steps=steps, tokens=shares[stream])
+            for stream in range(concurrency)
+        ),
+        ramp=Seconds(1.0),
+    )
+
+
+def _long_request(stream: int, *, opened: float, seconds: float, steps: int, tokens: int) -> RequestTiming:
+    """One request from a second before the window to just after it: 7 tokens before it opened, `tokens` inside."""
+    pitch = seconds / steps
+    inside = [(opened + pitch * (i + 0.5), 7 + round(tokens * (i + 1) / steps)) for i in range(steps)]
+    return RequestTiming(
+        stream=stream,
+        prompt_index=stream,
+        sent=MonotonicSeconds(opened - 1.0),
+        first_token=MonotonicSeconds(opened - 0.5),
+        ended=MonotonicSeconds(opened + seconds + 0.01),
+        chunk_at=(opened - 0.5, *(at for at, _ in inside)),
+        chunk_tokens=(7, *(count for _, count in inside)),
+        cancelled=True,
+    )
+
+
+def a_prefill_result(*, tokens: int = 12000, rate: float = 2000.0, flags: tuple[str, ...] = ()) -> PrefillResult:
+    """Return a measured prefill with a verified miss."""
+    return PrefillResult(
+        started=LONG_AGO,
+        prompt_tokens=Tokens(tokens),
+        ttft=Seconds(tokens / rate),
+        rate=TokensPerSecond(rate),
+        cached_tokens=Tokens(0),
+        engine_seconds=None,
+        flags=flags,
+        source="fake",
+    )
+
+
+class FakeProbe:
+    """A `ports.Probe` whose answers are set beforehand. Waiting advances the clock.
+
+    Attributes:
+        calls: (method, facts) of every call, in order.
+        windows: What the next windows give; when used up, `truth` (keywords of `a_raw_window`) makes clean ones.
+        prefills: What the next prefills give; when used up, clean ones.
+        healthy_when: Whether the engine answers its health check now.
+        refusal: Why no token is served; None serves one.
+        answers: What `ask` finds, by key.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        windows: Iterable[Script] = (),
+        prefills: Iterable[PrefillResult | BaseException] = (),
+        healthy_when: Callable[[], bool] = lambda: True,
+        refusal: str | None = None,
+        answers: Mapping[str, Any] | None = None,
+        truth: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.clock = clock
+        self.windows = list(windows)
+        self.prefills = list(prefills)
+        self.healthy_when = healthy_when
+        self.refusal = refusal
+        self.answers = dict(answers or {})
+        self.truth = dict(truth or {})
+        self.values: dict[str, float] | None = {"generation_tokens": 0.0, "running": 0.0, "waiting": 0.0}
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+
+    def __enter__(self) -> FakeProbe:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+    def healthy(self, url: str, *, timeout: Seconds) -> bool:
+        self.calls.append(("healthy", {"url": url}))
+        return self.healthy_when()
+
+    def served_token(self, target: Target, *, timeout: Seconds) -> str | None:
+        self.calls.append(("served_token", {"target": target}))
+        return self.refusal if self.healthy_when() else "connection refused"
+
+    def ask(self, base_url: str, paths: Mapping[str, str], *, timeout: Seconds) -> Mapping[str, Any]:
+        self.calls.append(("ask", {"base_url": base_url, "paths": dict(paths)}))
+        return {key: self.answers[key] for key in paths if key in self.answers} if self.healthy_when() else {}
+
+    def read(self, target: Target) -> Reading:
+        self.calls.append(("read", {"target": target}))
+        if self.values is None or not self.healthy_when():
+            raise MetricsUnreadable(url=f"{target.base_url}/metrics", reason="connection refused")
+        return Reading(self.clock.monotonic(), Seconds(0.001), self.clock.now(), dict(self.values))
+
+    def warm_up(self, target: Target, request: WindowRequest, *, alive: Callable[[], bool]) -> None:
+        self.calls.append(("warm_up", {"target": target, "request": request}))
+        if alive():
+            self.clock.sleep(Seconds(1.0))
+
+    def window(self, target: Target, request: WindowRequest, *, alive: Callable[[], bool]) -> RawWindow:
+        self.calls.append(("window", {"target": target, "request": request}))
+        if self.windows:
+            scripted = self.windows.pop(0)
+            if isinstance(scripted, BaseException):
+                raise scripted
+            if isinstance(scripted, RawWindow):
+                self.clock.sleep(request.window)
+                return scripted
+            return scripted(target, request)
+        return self._from_truth(request, alive=alive)
+
+    def prefill(
+        self, target: Target, *, tokens: Tokens, salt: str, sampling: SamplingSpec, alive: Callable[[], bool]
+    ) -> PrefillResult:
+        self.calls.append(("prefill", {"target": target, "tokens": tokens, "salt": salt}))
+        scripted = self.prefills.pop(0) if self.prefills else a_prefill_result(tokens=tokens)
+        if isinstance(scripted, BaseException):
+            raise scripted
+        self.clock.sleep(scripted.ttft or Seconds(0.0))
+        return scripted
+
+    def drain(self, target: Target, *, timeout: Seconds) -> bool:
+        self.calls.append(("drain", {"target": target}))
+        return True
+
+    def _from_truth(self, request: WindowRequest, *, alive: Callable[[], bool]) -> RawWindow:
+        opened, started = self.clock.monotonic(), self.clock.now()
+        for _ in range(4):
+            if not alive():
+                return RawWindow(
+                    concurrency=request.concurrency,
+                    seconds_asked=request.window,
+                    started=started,
+                    before=None,
+                    after=None,
+                    samples=(),
+                    requests=(),
+                    ramp=None,
+                    ended_early="engine_exited",
+                    detail="the engine is gone",
+                )
+            self.clock.sleep(Seconds(request.window / 4))
+        return a_raw_window(
+            concurrency=request.concurrency,
+            seconds=float(request.window),
+            opened=float(opened),
+            started=started,
+            **self.truth,
+        )
