@@ -218,6 +218,12 @@ class RepeatAlreadyStored(StoreError):
     summary = "a clean window for {what} is stored already; a second one is refused"
 
 
+class BootAlreadyEnded(StoreError):
+    """A boot's ending is recorded; a second, different one was refused."""
+
+    summary = "boot {boot} has ended already ({state}): a second, different ending is refused"
+
+
 class LeaseLost(StoreError):
     """The sweep was taken over by another holder; this one's writes are refused."""
 

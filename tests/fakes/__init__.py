@@ -1,0 +1,1 @@
+"""Stand-ins that are held to the real thing by the contract suites."""

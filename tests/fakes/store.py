@@ -1,0 +1,420 @@
+"""The store in memory: same fences, same clean-once rule, same idempotence as PostgreSQL; held to it by `contract/test_store.py`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from nightsweep.engine.values import LogLine
+from nightsweep.errors import BootAlreadyEnded, BoxBusy, LeaseLost, NotFound, RepeatAlreadyStored
+from nightsweep.measurement.values import PrefillResult, WindowResult
+from nightsweep.plan.model import EngineConfig, PrefillRepeat, Repeat, SweepPlan
+from nightsweep.ports import (
+    BootOutcome,
+    BootReady,
+    BoxFacts,
+    Clock,
+    EngineHandle,
+    ForeignContainer,
+    Lease,
+    Stored,
+)
+from nightsweep.units import Seconds
+
+LIVE = ("starting", "ready")
+CLOSING_OUTCOMES = ("restored", "abandoned")
+
+
+def key_of(temperature: Decimal) -> str:
+    """Return the temperature as the store keys it: two decimals."""
+    return str(temperature.quantize(Decimal("0.01")))
+
+
+@dataclass
+class FakeSweep:
+    """A sweep's row."""
+
+    plan: SweepPlan
+    box_id: int
+    file_text: str
+    state: str = "planned"
+    owner: str | None = None
+    until: datetime | None = None
+    fence: int = 0
+    cancel: bool = False
+    note: str | None = None
+
+
+@dataclass
+class FakeBoot:
+    """A boot's row."""
+
+    sweep_id: int
+    box_id: int
+    config: str
+    boot_round: int
+    boot_key: str
+    attempt: int
+    command: tuple[str, ...]
+    started: datetime
+    state: str = "starting"
+    handle: EngineHandle | None = None
+    ready: BootReady | None = None
+    ready_at: datetime | None = None
+    outcome: BootOutcome | None = None
+    ended: datetime | None = None
+
+
+@dataclass(frozen=True)
+class FakeMeasured:
+    """A stored window or prefill."""
+
+    sweep_id: int
+    boot_id: int
+    key: tuple[Any, ...]
+    attempt: int
+    result: WindowResult | PrefillResult
+    conditions: Mapping[str, Any]
+    at: datetime
+
+    @property
+    def content(self) -> tuple[Any, ...]:
+        """What a second delivery must equal."""
+        return (self.boot_id, self.result, dict(self.conditions))
+
+
+@dataclass
+class FakeIntent:
+    """Production that was taken down."""
+
+    box_id: int
+    sweep_id: int
+    production: ForeignContainer
+    restore_by: datetime | None
+    outcome: str | None = None
+    closed: bool = False
+
+
+@dataclass(frozen=True)
+class FakeEvent:
+    """Something that happened."""
+
+    kind: str
+    message: str
+    level: str
+    sweep_id: int | None
+    boot_id: int | None
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+class FakeStore:
+    """Implements `ports.Store` in memory.
+
+    Rows are open to tests: `sweeps`, `boots`, `windows`, `prefills`, `logs`, `events`, `intents`, each by id or in order.
+
+    Args:
+        clock: Decides when a lease ran out.
+        owner_is_dead: Says of an owner that its process is provably gone.
+    """
+
+    def __init__(self, clock: Clock, *, owner_is_dead: Callable[[str], bool] = lambda owner: False) -> None:
+        self._clock = clock
+        self._owner_is_dead = owner_is_dead
+        self._lock = threading.RLock()
+        self.boxes: dict[int, BoxFacts] = {}
+        self.sweeps: dict[int, FakeSweep] = {}
+        self.boots: dict[int, FakeBoot] = {}
+        self.windows: dict[int, FakeMeasured] = {}
+        self.prefills: dict[int, FakeMeasured] = {}
+        self.logs: dict[tuple[int, int], tuple[LogLine, ...]] = {}
+        self.events: list[FakeEvent] = []
+        self.intents: dict[int, FakeIntent] = {}
+
+    # -- boxes and sweeps
+
+    def box_id(self, box: BoxFacts) -> int:
+        """See `ports.Store`."""
+        with self._lock:
+            for box_id, known in self.boxes.items():
+                if (known.name, known.fingerprint, known.simulated) == (box.name, box.fingerprint, box.simulated):
+                    self.boxes[box_id] = box
+                    return box_id
+            self.boxes[len(self.boxes) + 1] = box
+            return len(self.boxes)
+
+    def open_sweep(self, plan: SweepPlan, *, box_id: int, file_text: str) -> int:
+        """See `ports.Store`."""
+        with self._lock:
+            wanted = (box_id, plan.name, plan.fingerprint)
+            for sweep_id, sweep in self.sweeps.items():
+                if (sweep.box_id, sweep.plan.name, sweep.plan.fingerprint) == wanted:
+                    sweep.plan, sweep.file_text = plan, file_text
+                    return sweep_id
+            sweep_id = len(self.sweeps) + 1
+            self.sweeps[sweep_id] = FakeSweep(plan=plan, box_id=box_id, file_text=file_text)
+            return sweep_id
+
+    def _sweep(self, sweep_id: int) -> FakeSweep:
+        if sweep_id not in self.sweeps:
+            raise NotFound(what=f"sweep {sweep_id}", hint="`nightsweep status` lists the sweeps there are")
+        return self.sweeps[sweep_id]
+
+    def claim(self, sweep_id: int, *, owner: str, ttl: Seconds) -> Lease:
+        """See `ports.Store`."""
+        with self._lock:
+            sweep = self._sweep(sweep_id)
+            for other_id, other in self.sweeps.items():
+                if other.box_id == sweep.box_id and other.state == "running":
+                    self._close_if_dead(other, again=other_id == sweep_id and other.owner == owner)
+            taken_over = sweep.state in ("running", "interrupted")
+            sweep.state, sweep.owner, sweep.fence = "running", owner, sweep.fence + 1
+            sweep.cancel = sweep.cancel and taken_over
+            sweep.until = self._clock.now() + timedelta(seconds=ttl)
+            self._lose_boots(sweep.box_id)
+            return Lease(sweep_id=sweep_id, box_id=sweep.box_id, owner=owner, fence=sweep.fence)
+
+    def _close_if_dead(self, sweep: FakeSweep, *, again: bool) -> None:
+        assert sweep.owner is not None
+        assert sweep.until is not None
+        over = again or sweep.until <= self._clock.now() or self._owner_is_dead(sweep.owner)
+        if not over:
+            box = self.boxes[sweep.box_id].name
+            raise BoxBusy(box=box, owner=sweep.owner, until=sweep.until.isoformat(timespec="seconds"))
+        sweep.state, sweep.owner, sweep.until = "interrupted", None, None
+
+    def _lose_boots(self, box_id: int, *, except_key: str | None = None) -> None:
+        for boot in self.boots.values():
+            if boot.box_id == box_id and boot.state in LIVE and boot.boot_key != except_key:
+                boot.state, boot.ended = "lost", self._clock.now()
+
+    def _held(self, lease: Lease) -> FakeSweep:
+        sweep = self._sweep(lease.sweep_id)
+        if (sweep.state, sweep.owner, sweep.fence) != ("running", lease.owner, lease.fence):
+            raise LeaseLost(sweep=lease.sweep_id, fence=lease.fence)
+        return sweep
+
+    def renew(self, lease: Lease, *, ttl: Seconds) -> None:
+        """See `ports.Store`."""
+        with self._lock:
+            self._held(lease).until = self._clock.now() + timedelta(seconds=ttl)
+
+    def release(self, lease: Lease, *, state: str, note: str) -> None:
+        """See `ports.Store`."""
+        with self._lock:
+            known = self._sweep(lease.sweep_id)
+            if (known.fence, known.state, known.owner) == (lease.fence, state, None):
+                return
+            sweep = self._held(lease)
+            self._lose_boots(sweep.box_id)
+            sweep.state, sweep.note, sweep.owner, sweep.until, sweep.cancel = state, note, None, None, False
+
+    def cancel_requested(self, sweep_id: int) -> bool:
+        """See `ports.Store`."""
+        return self._sweep(sweep_id).cancel
+
+    def request_cancel(self, sweep_id: int) -> None:
+        """See `ports.Store`."""
+        self._sweep(sweep_id).cancel = True
+
+    def stored(self, sweep_id: int) -> Stored:
+        """See `ports.Store`."""
+        with self._lock:
+            self._sweep(sweep_id)
+            failed: dict[tuple[str, int], tuple[str, ...]] = {}
+            for boot in self.boots.values():
+                if boot.sweep_id == sweep_id and boot.state == "failed" and boot.outcome is not None:
+                    retry = boot.outcome.failure.retry if boot.outcome.failure else "same"
+                    slot = (boot.config, boot.boot_round)
+                    failed[slot] = (*failed.get(slot, ()), retry)
+            return Stored(
+                windows=_summary(self.windows, sweep_id),
+                prefills=_summary(self.prefills, sweep_id),
+                failed_boots=failed,
+            )
+
+    # -- boots
+
+    def begin_boot(
+        self,
+        lease: Lease,
+        config: EngineConfig,
+        *,
+        boot_round: int,
+        boot_key: str,
+        command: Sequence[str],
+        at: datetime,
+    ) -> int:
+        """See `ports.Store`."""
+        with self._lock:
+            sweep = self._held(lease)
+            known = next((i for i, boot in self.boots.items() if boot.boot_key == boot_key), None)
+            if known is not None:
+                return known
+            self._lose_boots(sweep.box_id)
+            slot = (lease.sweep_id, config.fingerprint, boot_round)
+            earlier = sum((b.sweep_id, b.config, b.boot_round) == slot for b in self.boots.values())
+            boot_id = len(self.boots) + 1
+            self.boots[boot_id] = FakeBoot(
+                sweep_id=lease.sweep_id,
+                box_id=sweep.box_id,
+                config=config.fingerprint,
+                boot_round=boot_round,
+                boot_key=boot_key,
+                attempt=earlier + 1,
+                command=tuple(command),
+                started=at,
+            )
+            return boot_id
+
+    def _boot(self, lease: Lease, boot_id: int) -> FakeBoot:
+        boot = self.boots.get(boot_id)
+        if boot is None or boot.sweep_id != lease.sweep_id:
+            raise NotFound(what=f"boot {boot_id} of sweep {lease.sweep_id}", hint="begin the boot first")
+        return boot
+
+    def boot_started(self, lease: Lease, boot_id: int, handle: EngineHandle) -> None:
+        """See `ports.Store`."""
+        with self._lock:
+            self._held(lease)
+            self._boot(lease, boot_id).handle = handle
+
+    def boot_ready(self, lease: Lease, boot_id: int, ready: BootReady, *, at: datetime) -> None:
+        """See `ports.Store`."""
+        with self._lock:
+            self._held(lease)
+            boot = self._boot(lease, boot_id)
+            if boot.state not in LIVE:
+                raise BootAlreadyEnded(boot=boot_id, state=boot.state)
+            boot.state, boot.ready, boot.ready_at = "ready", ready, at
+
+    def end_boot(self, lease: Lease, boot_id: int, outcome: BootOutcome, *, at: datetime) -> None:
+        """See `ports.Store`."""
+        with self._lock:
+            self._held(lease)
+            boot = self._boot(lease, boot_id)
+            if boot.state == outcome.state:
+                return
+            if boot.state not in (*LIVE, "lost"):
+                raise BootAlreadyEnded(boot=boot_id, state=boot.state)
+            boot.state, boot.outcome, boot.ended = outcome.state, outcome, at
+
+    def add_log(self, boot_id: int, seq: int, lines: Sequence[LogLine]) -> None:
+        """See `ports.Store`."""
+        with self._lock:
+            if boot_id not in self.boots:
+                raise NotFound(what=f"boot {boot_id}", hint="begin the boot first")
+            if len(lines) > len(self.logs.get((boot_id, seq), ())):
+                self.logs[(boot_id, seq)] = tuple(lines)
+
+    def log_of(self, boot_id: int) -> tuple[LogLine, ...]:
+        """Return the boot's whole log, for tests."""
+        chunks = sorted(key for key in self.logs if key[0] == boot_id)
+        return tuple(line for key in chunks for line in self.logs[key])
+
+    # -- measurements
+
+    def add_window(
+        self,
+        lease: Lease,
+        boot_id: int,
+        repeat: Repeat,
+        result: WindowResult,
+        *,
+        attempt: int,
+        conditions: Mapping[str, Any],
+        at: datetime,
+    ) -> int:
+        """See `ports.Store`."""
+        if not result.flags and result.numbers is None:
+            raise ValueError("a window without numbers needs a flag that says why")
+        cell = repeat.cell
+        key = (cell.config, cell.concurrency, key_of(cell.temperature), repeat.index)
+        new = FakeMeasured(lease.sweep_id, boot_id, key, attempt, result, conditions, at)
+        return self._keep(self.windows, lease, new)
+
+    def add_prefill(
+        self,
+        lease: Lease,
+        boot_id: int,
+        repeat: PrefillRepeat,
+        result: PrefillResult,
+        *,
+        attempt: int,
+        conditions: Mapping[str, Any],
+        at: datetime,
+    ) -> int:
+        """See `ports.Store`."""
+        if not result.flags and result.rate is None:
+            raise ValueError("a prefill without a rate needs a flag that says why")
+        new = FakeMeasured(lease.sweep_id, boot_id, (repeat.config, repeat.index), attempt, result, conditions, at)
+        return self._keep(self.prefills, lease, new)
+
+    def _keep(self, rows: dict[int, FakeMeasured], lease: Lease, new: FakeMeasured) -> int:
+        with self._lock:
+            self._held(lease)
+            self._boot(lease, new.boot_id)
+            for row_id, row in rows.items():
+                if (row.sweep_id, row.key) != (new.sweep_id, new.key):
+                    continue
+                same = row.attempt == new.attempt
+                if same and row.content == new.content:
+                    return row_id
+                if same or row.result.clean:
+                    raise RepeatAlreadyStored(what=f"{new.key} (attempt {new.attempt})")
+            rows[len(rows) + 1] = replace(new, conditions=dict(new.conditions))
+            return len(rows)
+
+    # -- events and production
+
+    def event(
+        self,
+        kind: str,
+        message: str,
+        *,
+        level: str = "info",
+        sweep_id: int | None = None,
+        boot_id: int | None = None,
+        data: Mapping[str, Any] | None = None,
+    ) -> None:
+        """See `ports.Store`."""
+        self.events.append(FakeEvent(kind, message, level, sweep_id, boot_id, dict(data or {})))
+
+    def open_intent(self, lease: Lease, production: ForeignContainer, *, restore_by: datetime | None) -> int:
+        """See `ports.Store`."""
+        with self._lock:
+            self._held(lease)
+            for intent_id, intent in self.intents.items():
+                if (intent.box_id, intent.production.name) == (lease.box_id, production.name) and not intent.closed:
+                    intent.sweep_id, intent.restore_by = lease.sweep_id, restore_by
+                    return intent_id
+            intent_id = len(self.intents) + 1
+            self.intents[intent_id] = FakeIntent(lease.box_id, lease.sweep_id, production, restore_by)
+            return intent_id
+
+    def close_intent(self, intent_id: int, *, outcome: str) -> None:
+        """See `ports.Store`."""
+        with self._lock:
+            if intent_id not in self.intents:
+                raise NotFound(what=f"intent {intent_id}", hint="open it first")
+            intent = self.intents[intent_id]
+            if not intent.closed:
+                intent.outcome, intent.closed = outcome, outcome in CLOSING_OUTCOMES
+
+    def open_intents(self, box_id: int) -> tuple[tuple[int, str], ...]:
+        """See `ports.Store`."""
+        with self._lock:
+            rows = self.intents.items()
+            return tuple((i, row.production.name) for i, row in rows if row.box_id == box_id and not row.closed)
+
+
+def _summary(rows: Mapping[int, FakeMeasured], sweep_id: int) -> dict[Any, tuple[bool, int]]:
+    found: dict[Any, tuple[bool, int]] = {}
+    for row in rows.values():
+        if row.sweep_id == sweep_id:
+            clean, attempts = found.get(row.key, (False, 0))
+            found[row.key] = (clean or row.result.clean, attempts + 1)
+    return found
