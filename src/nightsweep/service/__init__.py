@@ -1,1 +1,1 @@
-"""Placeholder."""
+"""The service around sweeps: Prefect's server and API over plain HTTP, files that outlive a process, checks of the box."""

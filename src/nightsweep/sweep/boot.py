@@ -1,0 +1,320 @@
+"""One boot: start, wait ready, prove identity, hand over, stop, prove that it is gone."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from nightsweep.engine.values import BootFacts, BootFailure, FailureEvidence, ServedIdentity
+from nightsweep.errors import (
+    BootError,
+    BootTimeout,
+    DialectMismatch,
+    EngineExited,
+    IdentityMismatch,
+    PortBusy,
+    SweepError,
+)
+from nightsweep.plan.model import BootTask, EngineConfig
+from nightsweep.ports import (
+    BootOutcome,
+    BootReady,
+    Engine,
+    EngineHandle,
+    EngineState,
+    Host,
+    Launch,
+    Lease,
+    Secret,
+    Target,
+)
+from nightsweep.sweep.launch import boot_key, launch_of
+from nightsweep.sweep.logkeeper import LogKeeper
+from nightsweep.sweep.signals import signals_deferred
+from nightsweep.sweep.tools import Tools
+from nightsweep.units import MonotonicSeconds, Seconds
+
+FREE_TIMEOUT = Seconds(300.0)
+TOKEN_TIMEOUT = Seconds(120.0)
+ASK_TIMEOUT = Seconds(10.0)
+BOOT_STOP_GRACE = Seconds(2.0)  # SIGTERM in a boot is swallowed by vLLM: no use in waiting long
+LOG_PATIENCE = Seconds(10.0)
+
+
+@dataclass
+class Running:
+    """An engine that is up, for as long as the block that got it.
+
+    Attributes:
+        died: Set when the engine was found dead; the boot then ends as failed.
+    """
+
+    boot_id: int
+    config: EngineConfig
+    handle: EngineHandle
+    host: Host
+    engine: Engine
+    target: Target
+    facts: BootFacts
+    identity: ServedIdentity
+    started: MonotonicSeconds
+    log: LogKeeper
+    died: BootError | None = None
+
+    def alive(self) -> bool:
+        """Return whether the engine's container or process lives."""
+        return self.host.state(self.handle).running
+
+    def identity_problem(self) -> str | None:
+        """Return why the engine behind the URL is no longer the one that this boot started."""
+        if not self.alive():
+            return "the engine has ended"
+        return self.host.owns_port(self.handle)
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A boot that is recorded, with everything checked that can be checked before the start."""
+
+    boot_id: int
+    launch: Launch
+    host: Host
+    engine: Engine
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A boot whose engine was started."""
+
+    boot_id: int
+    handle: EngineHandle
+    log: LogKeeper
+    started: MonotonicSeconds
+    port: int
+    host: Host
+    engine: Engine
+
+
+@contextlib.contextmanager
+def booted(tools: Tools, lease: Lease, task: BootTask) -> Iterator[Running]:
+    """Boot the task's config and hand over the running engine; however the block ends, the engine is stopped and gone.
+
+    Raises:
+        BootError: It did not come up; that is recorded already.
+        HostError: No engine can be started on this box.
+    """
+    prepared = _prepare(tools, lease, task)
+    begun: _Begun | None = None
+    running: Running | None = None
+    failure: BootError | None = None
+    try:
+        with signals_deferred():  # an engine that was started must be known before anything may interrupt us
+            begun = _start(tools, lease, prepared)
+        tools.store.boot_started(lease, begun.boot_id, begun.handle)
+        running = _wait_ready(tools, lease, task, begun)
+        yield running
+    except BootError as error:
+        failure = error
+        raise
+    finally:
+        if begun is not None:
+            if running is not None and failure is None:
+                failure = running.died
+            with signals_deferred():
+                _end(tools, lease, task, begun, ready=running is not None, failure=failure)
+
+
+def _prepare(tools: Tools, lease: Lease, task: BootTask) -> _Prepared:
+    config = task.config
+    host = tools.host(config.engine.host)
+    engine = tools.engine(config.engine.kind)
+    key = boot_key(lease.sweep_id, config, boot_round=task.boot_round)
+    port = config.engine.port or tools.free_port()
+    launch = launch_of(config, key=key, engine=engine, port=port, environ=tools.environ, python=tools.python)
+    host.check(launch)
+    if tools.probe.healthy(_url(port) + engine.readiness().path, timeout=Seconds(2.0)):
+        raise PortBusy(port=port, holder="something that answers before our engine was started")
+    shown = tuple(_without_secrets(word, launch.env.values()) for word in launch.command)
+    boot_id = tools.store.begin_boot(
+        lease, config, boot_round=task.boot_round, boot_key=key, command=shown, at=tools.clock.now()
+    )
+    return _Prepared(boot_id=boot_id, launch=launch, host=host, engine=engine)
+
+
+def _start(tools: Tools, lease: Lease, prepared: _Prepared) -> _Begun:
+    started = tools.clock.monotonic()
+    try:
+        handle = prepared.host.start(prepared.launch)
+    except SweepError as error:
+        _record_launch_failure(tools, lease, prepared, error)
+        raise
+    log = LogKeeper(
+        prepared.host,
+        handle,
+        store=tools.store,
+        boot_id=prepared.boot_id,
+        reader=prepared.engine.log_reader(),
+        clock=tools.clock,
+        interval=tools.log_interval,
+    )
+    log.start()
+    return _Begun(
+        boot_id=prepared.boot_id,
+        handle=handle,
+        log=log,
+        started=started,
+        port=prepared.launch.port,
+        host=prepared.host,
+        engine=prepared.engine,
+    )
+
+
+def _record_launch_failure(tools: Tools, lease: Lease, prepared: _Prepared, error: SweepError) -> None:
+    evidence = FailureEvidence(
+        lines=(),
+        exit_code=None,
+        oom_killed=None,
+        ready=False,
+        timed_out=False,
+        killed_by_us=False,
+        seconds=0.0,
+        launch_error=str(error),
+    )
+    outcome = BootOutcome(
+        state="failed", exit_code=None, oom_killed=None, failure=prepared.engine.classify(evidence), facts=BootFacts()
+    )
+    tools.store.end_boot(lease, prepared.boot_id, outcome, at=tools.clock.now())
+
+
+def _wait_ready(tools: Tools, lease: Lease, task: BootTask, begun: _Begun) -> Running:
+    config, host, engine = task.config, begun.host, begun.engine
+    cold_start = _until_healthy(tools, config, begun)
+    answers = tools.probe.ask(begun.handle.base_url, engine.identity_paths(), timeout=ASK_TIMEOUT)
+    identity = engine.identity(answers)
+    running = Running(
+        boot_id=begun.boot_id,
+        config=config,
+        handle=begun.handle,
+        host=host,
+        engine=engine,
+        target=_target(config, begun, version=identity.version or begun.log.facts().engine_version),
+        facts=begun.log.facts(),
+        identity=identity,
+        started=begun.started,
+        log=begun.log,
+    )
+    _prove(running)
+    _serve_one_token(tools, running)
+    first_token = Seconds(tools.clock.monotonic() - begun.started)
+    running.facts = begun.log.facts()
+    ready = BootReady(cold_start=cold_start, first_token=first_token, facts=running.facts, identity=identity)
+    tools.store.boot_ready(lease, begun.boot_id, ready, at=tools.clock.now())
+    return running
+
+
+def _until_healthy(tools: Tools, config: EngineConfig, begun: _Begun) -> Seconds:
+    """Wait for the first healthy answer; notice a death at once. Silence is not death: only exit and timeout decide."""
+    readiness = begun.engine.readiness()
+    url = _url(begun.port) + readiness.path
+    limit = config.engine.boot_timeout
+    while True:
+        state = begun.host.state(begun.handle)
+        if not state.running:
+            raise EngineExited(exit_code=state.exit_code, stage="before it was ready", reason=begun.log.last_line())
+        if tools.probe.healthy(url, timeout=Seconds(2.0)):
+            return Seconds(tools.clock.monotonic() - begun.started)
+        waited = tools.clock.monotonic() - begun.started
+        if waited > limit:
+            raise BootTimeout(waited=waited, last_line=begun.log.last_line())
+        tools.clock.sleep(min(readiness.poll, tools.poll))
+
+
+def _prove(running: Running) -> None:
+    problem = running.identity_problem() or running.engine.identity_problem(
+        running.config, running.identity, running.facts
+    )
+    if problem is not None:
+        raise IdentityMismatch(reason=problem)
+
+
+def _serve_one_token(tools: Tools, running: Running) -> None:
+    """Ready is healthy and one token served: an engine may be healthy and die of its first request."""
+    reason = tools.probe.served_token(running.target, timeout=TOKEN_TIMEOUT)
+    if reason is None:
+        return
+    state = _settled(tools, running)
+    if not state:
+        raise EngineExited(
+            exit_code=running.host.state(running.handle).exit_code, stage="at its first request", reason=reason
+        )
+    raise EngineExited(exit_code=None, stage="at its first request", reason=f"healthy, but served no token: {reason}")
+
+
+def _settled(tools: Tools, running: Running) -> bool:
+    """Return whether the engine still lives some time after a request failed: a dying one needs a second or two."""
+    for _ in range(30):
+        if not running.alive():
+            return False
+        tools.clock.sleep(Seconds(0.1))
+    return True
+
+
+def _target(config: EngineConfig, begun: _Begun, *, version: str | None) -> Target:
+    return Target(
+        base_url=begun.handle.base_url,
+        load_url=begun.handle.base_url,
+        model=config.engine.served_name,
+        dialect=begun.engine.dialect(version),
+    )
+
+
+def _end(tools: Tools, lease: Lease, task: BootTask, begun: _Begun, *, ready: bool, failure: BootError | None) -> None:
+    """Stop the engine, prove that it is gone, read its log out, record how it ended."""
+    before = begun.host.state(begun.handle)
+    try:
+        stopped = begun.host.stop(begun.handle, grace=task.config.engine.stop_grace if ready else BOOT_STOP_GRACE)
+    finally:
+        begun.log.finish(patience=LOG_PATIENCE)
+    known = before if not before.running else stopped
+    outcome = BootOutcome(
+        state="stopped" if failure is None else "failed",
+        exit_code=known.exit_code,
+        oom_killed=known.oom_killed,
+        failure=None if failure is None else _why(tools, begun, known, failure, ready=ready, killed=before.running),
+        facts=begun.log.facts(),
+    )
+    tools.store.end_boot(lease, begun.boot_id, outcome, at=tools.clock.now())
+    begun.host.wait_free(port=begun.port, timeout=FREE_TIMEOUT)
+
+
+def _why(
+    tools: Tools, begun: _Begun, known: EngineState, failure: BootError, *, ready: bool, killed: bool
+) -> BootFailure:
+    """Return the failure's class. An identity mismatch is ours to name: the engine's own log knows nothing of it."""
+    if isinstance(failure, IdentityMismatch | DialectMismatch):
+        kind = "identity_mismatch" if isinstance(failure, IdentityMismatch) else "dialect_mismatch"
+        text = str(failure)
+        return BootFailure(kind=kind, stage="identity", lines=(text,), retry="never", remedy=text)
+    return begun.engine.classify(
+        FailureEvidence(
+            lines=begun.log.lines(),
+            exit_code=known.exit_code,
+            oom_killed=known.oom_killed,
+            ready=ready,
+            timed_out=isinstance(failure, BootTimeout),
+            killed_by_us=killed,
+            seconds=tools.clock.monotonic() - begun.started,
+        )
+    )
+
+
+def _url(port: int) -> str:
+    return f"http://127.0.0.1:{port}"
+
+
+def _without_secrets(word: str, values: Iterable[str]) -> str:
+    for value in values:
+        if isinstance(value, Secret) and value:
+            word = word.replace(value, "***")
+    return word

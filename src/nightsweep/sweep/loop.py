@@ -1,0 +1,241 @@
+"""The loop: what the plan still lacks is booted, measured and kept, until nothing is left or somebody says stop.
+
+Starting and resuming are the same call: what is left is the plan minus what the store holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from nightsweep.errors import BootError, HostError, LeaseLost, StoreError, SweepError
+from nightsweep.plan.model import BootTask, Repeat, SweepPlan
+from nightsweep.plan.remaining import remaining, slots, temperature_key
+from nightsweep.ports import BoxFacts, Progress, Stored
+from nightsweep.sweep.boot import Running, booted
+from nightsweep.sweep.guard import production_down
+from nightsweep.sweep.lease import Held, held
+from nightsweep.sweep.measure import Measuring, measure_prefill, measure_repeat, warm_up
+from nightsweep.sweep.signals import Terminated, signals_deferred
+from nightsweep.sweep.tools import Limits, Outcome, Steps, StopWanted, Tools
+
+
+@dataclass
+class _Run:
+    """One run of a sweep, while it goes."""
+
+    tools: Tools
+    plan: SweepPlan
+    steps: Steps
+    limits: Limits
+    keeper: Held
+    box: BoxFacts
+    problems: list[str] = field(default_factory=list)
+    done: int = 0
+
+    @property
+    def sweep_id(self) -> int:
+        return self.keeper.lease.sweep_id
+
+    def measuring(self) -> Measuring:
+        return Measuring(
+            tools=self.tools, lease=self.keeper.lease, plan=self.plan, box_fingerprint=self.box.fingerprint
+        )
+
+    def check(self) -> None:
+        """Raise StopWanted or LeaseLost when the sweep shall not go on."""
+        self.keeper.check()
+        if self.tools.store.cancel_requested(self.sweep_id):
+            raise StopWanted("cancelled", "stopped as asked")
+        if self.limits.until is not None and self.tools.clock.now() >= self.limits.until:
+            raise StopWanted("partial", f"the night is over ({self.limits.until:%H:%M} UTC)")
+
+    def say(self, phase: str, message: str, **facts: object) -> None:
+        """Tell listeners where the sweep is, with what is done so far."""
+        self.steps.progress(
+            Progress(
+                sweep_id=self.sweep_id,
+                phase=phase,
+                message=message,
+                windows_done=self.done,
+                windows_planned=slots(self.plan),
+                facts=facts,
+            )
+        )
+
+
+def run_sweep(plan: SweepPlan, tools: Tools, *, file_text: str, steps: Steps, limits: Limits) -> Outcome:
+    """Run a sweep, or go on with it, and return how it ended.
+
+    Raises:
+        BoxBusy: Another sweep runs on this box.
+        HostError: The machine is at fault; what was measured is kept, and the sweep is recorded as failed.
+        StoreError: The database is at fault.
+    """
+    box = box_of(plan, tools)
+    box_id = tools.store.box_id(box)
+    sweep_id = tools.store.open_sweep(plan, box_id=box_id, file_text=file_text)
+    lease = tools.store.claim(sweep_id, owner=tools.owner, ttl=tools.lease_ttl)
+    with held(tools.store, lease, ttl=tools.lease_ttl) as keeper:
+        run = _Run(tools=tools, plan=plan, steps=steps, limits=limits, keeper=keeper, box=box)
+        try:
+            state, note = _night(run)
+        except BaseException as error:
+            _release_after(run, error)
+            raise
+        tools.store.release(lease, state=state, note=note)
+    return _outcome(run, state, note)
+
+
+def box_of(plan: SweepPlan, tools: Tools) -> BoxFacts:
+    """Return the box as it is recorded: what a simulator measures never lands on a real box's record."""
+    found = tools.host(plan.configs[0].engine.host).box()
+    name = plan.box or found.name
+    if plan.simulated:
+        name = name if "simulated" in name else f"{name} (simulated)"
+    return BoxFacts(name=name, fingerprint=found.fingerprint, facts=found.facts, simulated=plan.simulated)
+
+
+def _night(run: _Run) -> tuple[str, str]:
+    """Take production down, sweep, bring it back; return the sweep's state and a note."""
+    stored = run.tools.store.stored(run.sweep_id)
+    run.done = clean_count(stored)
+    left = left_of(run.plan, stored)
+    if not left:
+        return "done", "nothing was left to measure"
+    _stop_leftovers(run)
+    try:
+        with production_down(run.tools, run.keeper.lease, run.plan.production, restore_by=run.limits.until):
+            _until_nothing_is_left(run, left)
+    except StopWanted as stop:
+        return stop.state, stop.note
+    finally:
+        run.say("stop", "the engine is stopped")
+    return "done", "everything that could be measured is measured"
+
+
+def _stop_leftovers(run: _Run) -> None:
+    """Stop engines of ours that a killed holder left running: we hold the box, so nobody else needs them."""
+    for kind in sorted({config.engine.host for config in run.plan.configs}):
+        host = run.tools.host(kind)
+        for handle in host.owned():
+            run.tools.store.event(
+                "leftover_stopped",
+                f"engine {handle.boot_key} of an earlier run was stopped",
+                level="warning",
+                sweep_id=run.sweep_id,
+            )
+            with signals_deferred():
+                host.stop(handle, grace=run.plan.configs[0].engine.stop_grace)
+
+
+def _until_nothing_is_left(run: _Run, left: tuple[BootTask, ...]) -> None:
+    """Boot after boot. What is flagged or was cut short by a death comes again in the next pass, as often as it may."""
+    while left:
+        before = run.tools.store.stored(run.sweep_id)
+        for task in left:
+            run.check()
+            _one_boot(run, task)
+        after = run.tools.store.stored(run.sweep_id)
+        if after == before:  # a pass that stored nothing would go on for ever
+            run.problems.append("a whole pass over what is left stored nothing: giving up on it")
+            return
+        left = left_of(run.plan, after)
+
+
+def _one_boot(run: _Run, task: BootTask) -> None:
+    name = f"{task.config.name} (boot {task.boot_round + 1})"
+    try:
+        with contextlib.ExitStack() as stack:
+            run.say("boot", f"booting {name}")
+            running = run.steps.boot(task, lambda: _up(run, task, stack))
+            run.say("ready", f"{name} is ready", cold_start=run.tools.clock.monotonic() - running.started)
+            _measure_all(run, running, task)
+            run.say("stopping", f"stopping {name}")
+    except BootError as error:
+        run.problems.append(f"{name}: {error}")
+        run.tools.store.event("boot_failed", f"{name}: {error}", level="warning", sweep_id=run.sweep_id)
+
+
+def _up(run: _Run, task: BootTask, stack: contextlib.ExitStack) -> Running:
+    running = stack.enter_context(booted(run.tools, run.keeper.lease, task))
+    run.tools.store.event("boot_ready", f"{task.config.name} is ready", sweep_id=run.sweep_id, boot_id=running.boot_id)
+    warm_up(run.measuring(), running)
+    return running
+
+
+def _measure_all(run: _Run, running: Running, task: BootTask) -> None:
+    stored = run.tools.store.stored(run.sweep_id)
+    work = run.measuring()
+    spec = run.plan.probe.prefill
+    for prefill in task.prefills if spec is not None else ():
+        run.check()
+        _, attempts = stored.prefills.get((prefill.config, prefill.index), (False, 0))
+        assert spec is not None
+        measure_prefill(work, running, prefill, spec, attempts=attempts)
+    for cell, repeats in groupby(task.repeats, key=lambda repeat: repeat.cell):
+        todo = tuple(repeats)
+        run.check()
+        run.steps.cell(task.config, cell, functools.partial(_cell, run, running, todo, stored))
+
+
+def _cell(run: _Run, running: Running, repeats: Iterable[Repeat], stored: Stored) -> None:
+    work = run.measuring()
+    for repeat in repeats:
+        run.check()
+        cell = repeat.cell
+        key = (cell.config, cell.concurrency, temperature_key(cell.temperature), repeat.index)
+        _, attempts = stored.windows.get(key, (False, 0))
+        result = measure_repeat(work, running, repeat, attempts=attempts)
+        run.done += result.clean
+        numbers = result.numbers
+        rate = "no number" if numbers is None else f"{numbers.decode_rate:.1f} tokens/s"
+        flags = f" [{', '.join(result.flags)}]" if result.flags else ""
+        run.say(
+            "window",
+            f"{running.config.name} c={cell.concurrency} T={cell.temperature} #{repeat.index + 1}: {rate}{flags}",
+        )
+
+
+def left_of(plan: SweepPlan, stored: Stored) -> tuple[BootTask, ...]:
+    """Return the boots that are still to be made: the plan minus what is stored."""
+    return remaining(plan, windows=stored.windows, prefills=stored.prefills, failed_boots=stored.failed_boots)
+
+
+def clean_count(stored: Stored) -> int:
+    """Return how many repeats have a clean window."""
+    return sum(clean for clean, _ in stored.windows.values())
+
+
+def _release_after(run: _Run, error: BaseException) -> None:
+    """Record why the run broke off. The first error counts: failing to record it must not hide it."""
+    if isinstance(error, LeaseLost):
+        return
+    if isinstance(error, KeyboardInterrupt | Terminated):
+        state, note = "partial", f"interrupted: {error or type(error).__name__}"
+    elif isinstance(error, HostError | StoreError | SweepError):
+        state, note = "failed", str(error)
+    elif isinstance(error, Exception):
+        state, note = "failed", f"{type(error).__name__}: {error}"
+    else:  # a scheduler's own way to end us
+        state, note = "partial", f"interrupted: {type(error).__name__}"
+    with contextlib.suppress(SweepError), signals_deferred():
+        run.tools.store.event("sweep_broken_off", note, level="error", sweep_id=run.sweep_id)
+        run.tools.store.release(run.keeper.lease, state=state, note=note)
+
+
+def _outcome(run: _Run, state: str, note: str) -> Outcome:
+    stored = run.tools.store.stored(run.sweep_id)
+    left = sum(len(task.repeats) for task in left_of(run.plan, stored))
+    return Outcome(
+        sweep_id=run.sweep_id,
+        state=state,
+        note=note,
+        windows_done=clean_count(stored),
+        windows_planned=slots(run.plan),
+        windows_left=left,
+        problems=tuple(run.problems),
+    )

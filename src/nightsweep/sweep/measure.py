@@ -1,0 +1,247 @@
+"""Measuring in a boot that is up: warm-up, prefill, windows, and measuring again what is flagged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from nightsweep.errors import EngineExited, ProbeError, RequestFailed
+from nightsweep.measurement.derive import derive
+from nightsweep.measurement.values import PrefillResult, RawWindow, WindowResult
+from nightsweep.plan.model import Cell, PrefillRepeat, PrefillSpec, ProbeSpec, Repeat, SweepPlan
+from nightsweep.ports import Lease, Secret, Target, WindowRequest
+from nightsweep.sweep.boot import Running
+from nightsweep.sweep.conditions import conditions_of
+from nightsweep.sweep.tools import Tools
+from nightsweep.units import Seconds, Tokens
+
+PROMPT_STRIDE = 37
+DEATH_PATIENCE = 30
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """What measuring needs besides the engine: all of it the same for the whole sweep."""
+
+    tools: Tools
+    lease: Lease
+    plan: SweepPlan
+    box_fingerprint: str
+
+    @property
+    def probe(self) -> ProbeSpec:
+        """The plan's probe."""
+        return self.plan.probe
+
+
+def warm_up(work: Measuring, running: Running) -> None:
+    """Run one uncounted load at the highest concurrency, so that lazy compilation and autotuning are over.
+
+    Raises:
+        EngineExited: The engine died of it: the boot has failed.
+    """
+    spec = work.probe
+    if spec.warmup <= 0:
+        return
+    hottest = Cell(
+        config=running.config.fingerprint, concurrency=max(spec.concurrency), temperature=max(spec.temperature)
+    )
+    request = replace(_request(work, hottest, first_prompt=0), window=spec.warmup)
+    try:
+        work.tools.probe.warm_up(_through(work, running), request, alive=running.alive)
+    except ProbeError as error:
+        if lives_on(work.tools, running):
+            work.tools.store.event(
+                "warmup_failed", str(error), level="warning", sweep_id=work.lease.sweep_id, boot_id=running.boot_id
+            )
+            return
+        raise died(running, stage="warmup", reason=str(error)) from error
+    if not running.alive():
+        raise died(running, stage="warmup", reason=running.log.last_line())
+
+
+def died(running: Running, *, stage: str, reason: str) -> EngineExited:
+    """Return the error of an engine that ended under us, and remember it for the boot's record."""
+    state = running.host.state(running.handle)
+    error = EngineExited(exit_code=state.exit_code, stage=stage, reason=reason)
+    running.died = error
+    return error
+
+
+def lives_on(tools: Tools, running: Running) -> bool:
+    """Return whether the engine still lives some seconds after a request failed: a dying one needs a moment to end."""
+    for _ in range(DEATH_PATIENCE):
+        if not running.alive():
+            return False
+        tools.clock.sleep(Seconds(0.1))
+    return True
+
+
+def measure_repeat(work: Measuring, running: Running, repeat: Repeat, *, attempts: int) -> WindowResult:
+    """Measure one repeat and keep it; measure again while it is flagged, up to the plan's attempts.
+
+    Raises:
+        EngineExited: The engine died; its window is kept with its flag.
+    """
+    attempt = attempts
+    while True:
+        attempt += 1
+        result = _measured(work, running, repeat)
+        _keep(work, running, repeat, result, attempt=attempt)
+        if "engine_exited" in result.flags or not running.alive():
+            raise died(running, stage="serving", reason=running.log.last_line())
+        if result.clean or attempt >= work.probe.max_attempts:
+            return result
+
+
+def _measured(work: Measuring, running: Running, repeat: Repeat) -> WindowResult:
+    request = _request(work, repeat.cell, first_prompt=_first_prompt(work.probe, repeat))
+    started = work.tools.clock.now()
+    try:
+        raw = work.tools.probe.window(_through(work, running), request, alive=running.alive)
+    except ProbeError as error:
+        raw = _failed_window(request, error, started=started)
+        if not lives_on(work.tools, running):
+            raw = replace(raw, ended_early="engine_exited")
+    result = derive(raw, dialect=running.target.dialect, num_speculative_tokens=_draft_length(running))
+    problem = running.identity_problem()
+    if problem is not None and "engine_exited" not in result.flags:
+        result = replace(
+            result,
+            flags=(*result.flags, "identity_lost"),
+            flag_details={**result.flag_details, "identity_lost": problem},
+        )
+    return result
+
+
+def _failed_window(request: WindowRequest, error: ProbeError, *, started: datetime) -> RawWindow:
+    flag = "request_failed" if isinstance(error, RequestFailed) else "underfilled"
+    return RawWindow(
+        concurrency=request.concurrency,
+        seconds_asked=request.window,
+        started=started,
+        before=None,
+        after=None,
+        samples=(),
+        requests=(),
+        ramp=None,
+        ended_early=flag,
+        detail=str(error),
+    )
+
+
+def _keep(work: Measuring, running: Running, repeat: Repeat, result: WindowResult, *, attempt: int) -> None:
+    tools = work.tools
+    tools.store.add_window(
+        work.lease,
+        running.boot_id,
+        repeat,
+        result,
+        attempt=attempt,
+        conditions=conditions_of(work.plan, running, box_fingerprint=work.box_fingerprint, software=tools.software),
+        at=tools.clock.now(),
+    )
+    if result.flags:
+        why = "; ".join(f"{flag}: {result.flag_details.get(flag, '')}" for flag in result.flags)
+        cell = repeat.cell
+        tools.store.event(
+            "window_flagged",
+            f"{running.config.name} c={cell.concurrency} T={cell.temperature} repeat {repeat.index}: {why}",
+            level="warning",
+            sweep_id=work.lease.sweep_id,
+            boot_id=running.boot_id,
+        )
+
+
+def measure_prefill(
+    work: Measuring, running: Running, repeat: PrefillRepeat, spec: PrefillSpec, *, attempts: int
+) -> PrefillResult:
+    """Measure one prefill and keep it; again while it is flagged."""
+    tools, attempt = work.tools, attempts
+    while True:
+        attempt += 1
+        salt = f"{work.lease.sweep_id}-{running.boot_id}-{repeat.index}-{attempt}"
+        result = _prefill(work, running, spec, salt=salt)
+        tools.store.add_prefill(
+            work.lease,
+            running.boot_id,
+            repeat,
+            result,
+            attempt=attempt,
+            conditions=conditions_of(work.plan, running, box_fingerprint=work.box_fingerprint, software=tools.software),
+            at=tools.clock.now(),
+        )
+        if not running.alive():
+            raise died(running, stage="serving", reason=running.log.last_line())
+        if result.clean or attempt >= work.probe.max_attempts:
+            return result
+
+
+def _prefill(work: Measuring, running: Running, spec: PrefillSpec, *, salt: str) -> PrefillResult:
+    started = work.tools.clock.now()
+    try:
+        return work.tools.probe.prefill(
+            running.target,
+            tokens=Tokens(spec.tokens),
+            salt=salt,
+            sampling=work.probe.sampling,
+            alive=running.alive,
+        )
+    except ProbeError as error:
+        exited = not lives_on(work.tools, running)
+        return PrefillResult(
+            started=started,
+            prompt_tokens=None,
+            ttft=None,
+            rate=None,
+            cached_tokens=None,
+            engine_seconds=None,
+            flags=("engine_exited" if exited else "request_failed",),
+            source="",
+            detail=str(error),
+        )
+
+
+def _through(work: Measuring, running: Running) -> Target:
+    """Return the target with the load going where the plan says: through the production proxy, or straight."""
+    target, spec = running.target, work.probe
+    if spec.through:
+        base = spec.through.rstrip("/")
+        target = replace(target, load_url=base.removesuffix("/v1"))
+    return replace(target, api=spec.api, request_timeout=spec.request_timeout, api_key=api_key(work))
+
+
+def api_key(work: Measuring) -> Secret | None:
+    """Return the probe's API key from the environment, or None."""
+    spec = work.probe.api_key
+    return None if spec is None else Secret(work.tools.environ.get(spec.from_env, ""))
+
+
+def _request(work: Measuring, cell: Cell, *, first_prompt: int) -> WindowRequest:
+    spec = work.probe
+    return WindowRequest(
+        concurrency=cell.concurrency,
+        temperature=float(cell.temperature),
+        window=spec.window,
+        sampling=spec.sampling,
+        prompts=work.tools.prompts,
+        first_prompt=first_prompt,
+        order_seed=spec.prompt_seed,
+    )
+
+
+def _first_prompt(spec: ProbeSpec, repeat: Repeat) -> int:
+    """Return where in the seeded prompt order a window starts: the same for every config, another for every window."""
+    cell = repeat.cell
+    place = (
+        spec.concurrency.index(cell.concurrency) * len(spec.temperature) + spec.temperature.index(cell.temperature)
+    ) * max(spec.repeats, 1) + repeat.index
+    return place * PROMPT_STRIDE
+
+
+def _draft_length(running: Running) -> int | None:
+    found: Mapping[str, Any] = running.config.speculative or {}
+    length = found.get("num_speculative_tokens")
+    return length if isinstance(length, int) else None

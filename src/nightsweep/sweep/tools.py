@@ -1,0 +1,127 @@
+"""What a sweep is given to work with, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
+
+from nightsweep.plan.model import BootTask, Cell, EngineConfig
+from nightsweep.ports import Clock, Engine, Host, Probe, Progress, Store
+from nightsweep.units import Seconds
+
+T = TypeVar("T")
+
+
+class Steps(Protocol):
+    """How the loop's steps are carried out: plainly, or each as a task of a scheduler. A step must call `do` once."""
+
+    def boot(self, task: BootTask, do: Callable[[], T]) -> T:
+        """Carry out one boot, up to readiness and warm-up."""
+
+    def cell(self, config: EngineConfig, cell: Cell, do: Callable[[], T]) -> T:
+        """Carry out the measuring of one cell in the boot that is up."""
+
+    def progress(self, progress: Progress) -> None:
+        """Hear where the sweep is. Must not raise."""
+
+
+class PlainSteps:
+    """Carries steps out as they are, and hands progress to a listener."""
+
+    def __init__(self, listener: Callable[[Progress], None] | None = None) -> None:
+        self._listener = listener
+
+    def boot(self, task: BootTask, do: Callable[[], T]) -> T:
+        """Carry out one boot."""
+        return do()
+
+    def cell(self, config: EngineConfig, cell: Cell, do: Callable[[], T]) -> T:
+        """Carry out one cell."""
+        return do()
+
+    def progress(self, progress: Progress) -> None:
+        """Hand progress on."""
+        if self._listener is not None:
+            self._listener(progress)
+
+
+class Mirror(Protocol):
+    """A small file beside the database that says what production must come back, for when the database is down."""
+
+    def write(self, container: str, facts: Mapping[str, Any]) -> None:
+        """Put it there, durably, before production is touched."""
+
+    def clear(self, container: str) -> None:
+        """Take it away once production serves again."""
+
+
+@dataclass(frozen=True)
+class Tools:
+    """The world, as ports and plain values.
+
+    Attributes:
+        host: Host by kind ("docker", "process").
+        prompts: The prompt set's prompts, in file order.
+        environ: Where secrets are taken from when an engine starts.
+        free_port: Picks a free port on this machine.
+        python: Interpreter that `{python}` in an engine command stands for.
+        log_interval: How often log lines in hand are stored.
+    """
+
+    store: Store
+    host: Callable[[str], Host]
+    engine: Callable[[str], Engine]
+    probe: Probe
+    clock: Clock
+    prompts: Sequence[Any]
+    environ: Mapping[str, str]
+    free_port: Callable[[], int]
+    python: str
+    owner: str
+    software: str
+    mirror: Mirror | None = None
+    lease_ttl: Seconds = Seconds(60.0)
+    poll: Seconds = Seconds(0.1)
+    log_interval: Seconds = Seconds(1.0)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run of the sweep ended.
+
+    Attributes:
+        state: done | partial | failed | cancelled.
+        windows_done: Clean windows stored, of all runs of this sweep together.
+        windows_left: Repeats still to be measured.
+        problems: What went wrong on the way, for people.
+    """
+
+    sweep_id: int
+    state: str
+    note: str
+    windows_done: int
+    windows_planned: int
+    windows_left: int
+    problems: tuple[str, ...] = field(default_factory=tuple)
+
+
+class StopWanted(Exception):
+    """The sweep shall end after what is stored: cancelled, or no time left."""
+
+    def __init__(self, state: str, note: str) -> None:
+        self.state = state
+        self.note = note
+        super().__init__(note)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop.
+
+    Attributes:
+        until: Production must serve again by then (UTC); None is no limit.
+    """
+
+    until: datetime | None = None

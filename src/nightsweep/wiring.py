@@ -1,0 +1,239 @@
+"""The one place that picks adapters. Everything heavy is imported where it is used, so that small commands stay quick."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nightsweep import __version__
+from nightsweep.errors import PlanError
+from nightsweep.settings import Settings, from_environment
+from nightsweep.units import MonotonicSeconds, Seconds
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine as Database
+
+    from nightsweep.plan.model import SweepPlan
+    from nightsweep.ports import Engine, Host
+    from nightsweep.store.embedded import EmbeddedPostgres
+    from nightsweep.store.postgres import PostgresStore
+    from nightsweep.store.queries import Queries
+    from nightsweep.sweep.tools import Tools
+
+DATABASE = "nightsweep"
+PREFECT_DATABASE = "prefect"
+
+
+class FileUnreadable(PlanError):
+    """A sweep file that cannot be read."""
+
+    summary = "cannot read {path}: {reason}"
+
+
+class SystemClock:
+    """This machine's clocks."""
+
+    def monotonic(self) -> MonotonicSeconds:
+        """Return seconds on the monotonic clock."""
+        return MonotonicSeconds(time.monotonic())
+
+    def now(self) -> datetime:
+        """Return the time of day, in UTC."""
+        return datetime.now(UTC)
+
+    def sleep(self, seconds: Seconds) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+
+def settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """Return the settings of the environment."""
+    return from_environment(os.environ if environ is None else environ)
+
+
+# --- store -------------------------------------------------------------------------------------------------------
+
+
+def cluster(chosen: Settings) -> EmbeddedPostgres:
+    """Return the embedded cluster of these settings (not started)."""
+    from nightsweep.store.embedded import EmbeddedPostgres
+
+    return EmbeddedPostgres(chosen.home / "postgres")
+
+
+def database_url(chosen: Settings) -> str:
+    """Return the URL of our database; the embedded cluster is started when none is configured."""
+    if chosen.database_url is not None:
+        return chosen.database_url
+    embedded = cluster(chosen)
+    embedded.ensure()
+    embedded.ensure_database(DATABASE)
+    return embedded.url(DATABASE)
+
+
+def prefect_database_url(chosen: Settings) -> str | None:
+    """Return the URL of Prefect's own database in the embedded cluster; None when the database is somebody else's."""
+    if chosen.database_url is not None:
+        return None
+    embedded = cluster(chosen)
+    embedded.ensure()
+    embedded.ensure_database(PREFECT_DATABASE)
+    return embedded.url(PREFECT_DATABASE, driver="asyncpg")
+
+
+@contextlib.contextmanager
+def open_database(chosen: Settings) -> Iterator[Database]:
+    """Yield the database, at the newest schema."""
+    from nightsweep.store.migrate import upgrade
+    from nightsweep.store.postgres import connect
+
+    engine = connect(database_url(chosen))
+    try:
+        upgrade(engine)
+        yield engine
+    finally:
+        engine.dispose()
+
+
+@contextlib.contextmanager
+def open_store(chosen: Settings) -> Iterator[PostgresStore]:
+    """Yield the store."""
+    from nightsweep.store.postgres import PostgresStore
+
+    with open_database(chosen) as engine:
+        yield PostgresStore(engine)
+
+
+@contextlib.contextmanager
+def open_queries(chosen: Settings) -> Iterator[Queries]:
+    """Yield the reading side of the store."""
+    from nightsweep.store.queries import Queries
+
+    with open_database(chosen) as engine:
+        yield Queries(engine)
+
+
+# --- engines and hosts -------------------------------------------------------------------------------------------
+
+
+def engine(kind: str) -> Engine:
+    """Return what is known of an engine kind (raises UnknownEngine)."""
+    from nightsweep.engine.registry import engine_for
+
+    return engine_for(kind)
+
+
+def docker_host(chosen: Settings | None = None) -> Host:
+    """Return Docker as a host."""
+    from nightsweep.host.docker_host import DockerHost
+
+    chosen = chosen or settings()
+    return DockerHost(box_name=chosen.box, clock=SystemClock())
+
+
+def process_host(chosen: Settings | None = None) -> Host:
+    """Return this machine's own processes as a host."""
+    from nightsweep.host.process_host import ProcessHost
+
+    chosen = chosen or settings()
+    return ProcessHost(state_dir=chosen.home / "engines", box_name=chosen.box, clock=SystemClock())
+
+
+def host_chooser(chosen: Settings) -> Callable[[str], Host]:
+    """Return a function from host kind to host; each is made once."""
+    made: dict[str, Host] = {}
+
+    def choose(kind: str) -> Host:
+        if kind not in made:
+            made[kind] = docker_host(chosen) if kind == "docker" else process_host(chosen)
+        return made[kind]
+
+    return choose
+
+
+def free_port() -> int:
+    """Return a port on which nobody listens now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def owner() -> str:
+    """Return who we are in a lease: host, pid, the process's start time and a random part."""
+    import psutil
+
+    started = psutil.Process().create_time()
+    return f"{socket.gethostname()}:{os.getpid()}:{started:.2f}:{uuid.uuid4().hex[:8]}"
+
+
+# --- plans and sweeps --------------------------------------------------------------------------------------------
+
+
+def read_text(path: str | Path) -> str:
+    """Return a sweep file's text ("-" is standard input).
+
+    Raises:
+        FileUnreadable: With the reason.
+    """
+    if str(path) == "-":
+        return sys.stdin.read()
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileUnreadable(path=str(path), reason=str(error)) from error
+
+
+def load_plan(text: str, *, source: str, base: Path | None = None) -> tuple[SweepPlan, tuple[Any, ...]]:
+    """Return the plan of a sweep file with its prompts: the prompt set is read, and its hash enters the fingerprint.
+
+    Args:
+        base: Directory that a relative path of a prompt file is taken from.
+    """
+    from nightsweep.plan.expand import with_prompts_hash
+    from nightsweep.plan.sweepfile import load
+    from nightsweep.probe.prompts import load_prompts
+
+    plan = load(text, source=source)
+    name = plan.probe.prompts
+    if name.endswith(".jsonl") and not Path(name).is_absolute() and base is not None:
+        name = str(base / name)
+    prompts = load_prompts(name)
+    return with_prompts_hash(plan, prompts.sha256), prompts.prompts
+
+
+def tools_for(chosen: Settings, store: PostgresStore, prompts: tuple[Any, ...]) -> Tools:
+    """Return the real world for a sweep."""
+    from nightsweep.probe.http_probe import HttpProbe
+    from nightsweep.sweep.tools import Tools
+
+    clock = SystemClock()
+    return Tools(
+        store=store,
+        host=host_chooser(chosen),
+        engine=engine,
+        probe=HttpProbe(clock=clock),
+        clock=clock,
+        prompts=prompts,
+        environ=os.environ,
+        free_port=free_port,
+        python=sys.executable,
+        owner=owner(),
+        software=__version__,
+        mirror=production_mirror(chosen),
+        lease_ttl=Seconds(chosen.lease_ttl),
+    )
+
+
+def production_mirror(chosen: Settings) -> Any:
+    """Return the file that says what production must come back, for when the database is down."""
+    from nightsweep.service.mirror import FileMirror
+
+    return FileMirror(chosen.home / "production.json")
