@@ -1,4 +1,4 @@
-"""A probe without an engine: scripted answers on a clock that is advanced, and builders of raw windows of known truth."""
+"""A probe without an engine: scripted answers on an advanced clock, and builders of raw windows of known truth."""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ class Reading:
         at: Midpoint of the request on the monotonic clock.
         uncertainty: Half of the request's round trip: the true moment lies within `at` +- this.
         wall: The same moment as UTC wall-clock time, for the record.
-        values: Value by canonical name (see `nightsweep.engine.dialect`), summed over engines; absent is absent, never 0.
+        values: Value by canonical name (see `nightsweep.engine.dialect`), summed over engines; absent is absent,
+            never 0.
         raw: The page as it came; kept compressed in the store.
     """
 
@@ -57,7 +58,8 @@ class RequestTiming:
 
     Attributes:
         chunk_at: Arrival of each chunk that carried output (not the role chunk). Shape: (chunks,).
-        chunk_tokens: Completion tokens so far at each of those chunks, from continuous `usage`; None where the engine gives none.
+        chunk_tokens: Completion tokens so far at each of those chunks, from continuous `usage`; None where the
+            engine gives none.
         completion_tokens: From the final `usage`; None when the request did not end or usage did not come.
     """
 
@@ -117,12 +119,14 @@ class DecodeNumbers:
         positions: accepted at i / drafts. Shape: (num_speculative_tokens,), position 0 first.
         step_time: Window time / engine steps, in seconds.
         tokens_per_step_and_stream: Tokens / (steps * concurrency).
-        foreign_tokens: Engine's tokens minus the probe's own in the window; None when the probe could not count its own.
+        foreign_tokens: Engine's tokens minus the probe's own in the window; None when the probe could not count its
+            own.
         occupancy: In-flight stream seconds / (concurrency * window), 1.0 is full.
         relative_uncertainty: Of the window's length, from the two readings' round trips.
         integrity: Named residuals of the free checks (e.g. "tokens_minus_drafts_minus_accepted"), in tokens.
         sources: Which engine series each number came from.
         unavailable: Reason by number, where an engine cannot give it.
+        facts: Further counts and cross-checks, by name (see `nightsweep.measurement.derive`).
     """
 
     seconds: Seconds
@@ -148,6 +152,7 @@ class DecodeNumbers:
     integrity: Mapping[str, float] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     unavailable: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

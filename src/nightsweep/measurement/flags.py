@@ -1,0 +1,116 @@
+"""What makes a window unfit for a mean. One cause raises one flag: what merely follows from it is left out."""
+
+from __future__ import annotations
+
+from nightsweep.measurement.occupancy import occupancy, queued_share, running_above
+from nightsweep.measurement.rates import delta, resets, window_seconds
+from nightsweep.measurement.values import FLAGS, RawWindow, Reading
+from nightsweep.units import Tokens
+
+FULL = 0.98
+"""Below this share of concurrency * window, a window is underfilled."""
+
+FOREIGN_SHARE = 0.02
+"""Engine tokens beyond the probe's own, as a share of the engine's, that are still taken for the window's edges."""
+
+QUEUED_SHARE = 0.5
+"""With requests in the engine's queue in more than this share of the samples, the engine did not run all streams."""
+
+SHOWN = 3
+
+
+def flags(raw: RawWindow, *, own_tokens: Tokens | None, num_speculative_tokens: int | None) -> dict[str, str]:
+    """Return detail by flag, in the order of `FLAGS`.
+
+    An engine that exited, or restarted, explains failed requests and missing tokens; failed requests and foreign
+    load explain
+    streams that did not run: the consequence is not flagged beside its cause. Prefix-cache hits do not flag a decode
+    window (prompts return by design, and decode starts after prefill); their count is kept as a number.
+    """
+    found: dict[str, str] = {}
+    if raw.ended_early is not None:
+        found[raw.ended_early] = raw.detail or "the window closed before its time"
+    if "engine_exited" not in found and raw.before is not None and raw.after is not None:
+        found = {**_between(raw, raw.before, raw.after, own_tokens, num_speculative_tokens), **found}
+    return {flag: found[flag] for flag in (*FLAGS, *sorted(set(found) - set(FLAGS))) if flag in found}
+
+
+def _between(
+    raw: RawWindow, before: Reading, after: Reading, own_tokens: Tokens | None, num_speculative_tokens: int | None
+) -> dict[str, str]:
+    signs = resets(before, after)
+    if signs:
+        return {"counter_reset": "; ".join(signs[:SHOWN])}
+    found = {
+        "preempted": _preempted(before, after),
+        "request_failed": _failed(raw, before, after),
+        "foreign_load": _foreign(raw, before, after, own_tokens, num_speculative_tokens),
+    }
+    if found["request_failed"] is None and found["foreign_load"] is None and found["preempted"] is None:
+        found["underfilled"] = _underfilled(raw, before, after)
+    return {flag: detail for flag, detail in found.items() if detail is not None}
+
+
+def _preempted(before: Reading, after: Reading) -> str | None:
+    count = delta(before, after, "preemptions")
+    return f"the engine preempted {count:g} times: KV cache too small for these streams" if count else None
+
+
+def _failed(raw: RawWindow, before: Reading, after: Reading) -> str | None:
+    errors = [
+        request.error
+        for request in raw.requests
+        if request.error is not None
+        and request.sent <= after.at
+        and (request.ended is None or request.ended >= before.at)
+    ]
+    if not errors:
+        return None
+    kinds = list(dict.fromkeys(errors))
+    return f"{len(errors)} of the window's requests failed: {'; '.join(kinds[:SHOWN])}"
+
+
+def edge_allowance(
+    before: Reading, after: Reading, *, concurrency: int, tokens: float, num_speculative_tokens: int | None
+) -> float:
+    """Return how far engine and client may differ without anybody else's load, in tokens.
+
+    One step per stream at each edge (a step yields up to k + 1 tokens), and what flows during the readings' round
+    trips.
+    """
+    per_step = 1 + (num_speculative_tokens or 0)
+    drift = tokens / window_seconds(before, after) * (before.uncertainty + after.uncertainty)
+    return 2.0 * concurrency * per_step + drift
+
+
+def _foreign(
+    raw: RawWindow, before: Reading, after: Reading, own_tokens: Tokens | None, num_speculative_tokens: int | None
+) -> str | None:
+    above = running_above(raw.samples, concurrency=raw.concurrency)
+    if above:
+        most = max(sample.running or 0.0 for sample in raw.samples)
+        return (
+            f"the engine ran {most:g} requests, the probe has {raw.concurrency} ({above} of {len(raw.samples)} samples)"
+        )
+    tokens = delta(before, after, "generation_tokens")
+    if tokens is None or own_tokens is None:
+        return None
+    allowed = edge_allowance(
+        before, after, concurrency=raw.concurrency, tokens=tokens, num_speculative_tokens=num_speculative_tokens
+    )
+    excess = tokens - own_tokens
+    if excess <= max(FOREIGN_SHARE * tokens, allowed):
+        return None
+    return f"the engine generated {tokens:g} tokens, of which {own_tokens} are the probe's: {excess:g} are of others"
+
+
+def _underfilled(raw: RawWindow, before: Reading, after: Reading) -> str | None:
+    filled = occupancy(raw.requests, concurrency=raw.concurrency, opened=before.at, closed=after.at)
+    if filled < FULL:
+        return f"streams were in flight for {filled:.1%} of {raw.concurrency} x {window_seconds(before, after):.1f} s"
+    queued = queued_share(raw.samples)
+    if queued is not None and queued > QUEUED_SHARE:
+        return (
+            f"requests waited in the engine's queue in {queued:.0%} of the samples: it does not run all streams at once"
+        )
+    return None
