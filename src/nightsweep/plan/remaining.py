@@ -1,0 +1,69 @@
+"""What is left of a sweep: the plan minus what is stored. Starting and resuming are the same call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from decimal import Decimal
+from functools import lru_cache
+
+from nightsweep.plan.model import BootTask, PrefillRepeat, Repeat, SweepPlan
+from nightsweep.plan.order import boot_tasks, slots
+
+__all__ = ["MAX_FAILED_BOOTS", "remaining", "slots", "temperature_key"]
+
+MAX_FAILED_BOOTS = 2
+"""Boots of one config and round that may fail, when the failure's advice is that another one may succeed."""
+
+Windows = Mapping[tuple[str, int, str, int], tuple[bool, int]]
+Prefills = Mapping[tuple[str, int], tuple[bool, int]]
+FailedBoots = Mapping[tuple[str, int], tuple[str, ...]]
+
+
+@lru_cache(maxsize=1024)
+def temperature_key(temperature: Decimal) -> str:
+    """Return a temperature's one spelling as a key: two decimals ("0.70"), as the store's NUMERIC(4,2) gives it."""
+    return f"{temperature:.2f}"
+
+
+def remaining(
+    plan: SweepPlan, *, windows: Windows, prefills: Prefills, failed_boots: FailedBoots
+) -> tuple[BootTask, ...]:
+    """Return the boots that are still to be made, each with what it still has to measure, in the plan's order.
+
+    A repeat is left while it has no clean window and fewer than `probe.max_attempts` attempts. A config with a failed boot that
+    a retry cannot mend ("never") is not booted again; with other advice a round is given up after `MAX_FAILED_BOOTS`.
+
+    Args:
+        windows: (config fingerprint, concurrency, `temperature_key`, repeat index) -> (clean, attempts so far).
+        prefills: (config fingerprint, repeat index) -> (clean, attempts so far).
+        failed_boots: (config fingerprint, boot round) -> retry advice of each failed boot, oldest first.
+    """
+    given_up = {config for (config, _), advice in failed_boots.items() if "never" in advice}
+    most = plan.probe.max_attempts
+    out: list[BootTask] = []
+    for task in boot_tasks(plan):
+        config = task.config.fingerprint
+        if config in given_up or len(failed_boots.get((config, task.boot_round), ())) >= MAX_FAILED_BOOTS:
+            continue
+        repeats = tuple(repeat for repeat in task.repeats if _open(windows.get(_window_key(repeat)), most=most))
+        fresh = tuple(one for one in task.prefills if _open(prefills.get(_prefill_key(one)), most=most))
+        if repeats or fresh:
+            out.append(replace(task, repeats=repeats, prefills=fresh))
+    return tuple(out)
+
+
+def _window_key(repeat: Repeat) -> tuple[str, int, str, int]:
+    cell = repeat.cell
+    return cell.config, cell.concurrency, temperature_key(cell.temperature), repeat.index
+
+
+def _prefill_key(prefill: PrefillRepeat) -> tuple[str, int]:
+    return prefill.config, prefill.index
+
+
+def _open(stored: tuple[bool, int] | None, *, most: int) -> bool:
+    if stored is None:
+        return True
+    clean, attempts = stored
+    return not clean and attempts < most

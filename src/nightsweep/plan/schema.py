@@ -1,0 +1,202 @@
+"""The sweep file's shape, as pydantic models: which keys there are, and which reader takes each.
+
+Sections are checked one by one, so that a mistake in one does not hide those in another.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from nightsweep.plan import container_in, quantities, settings_in
+from nightsweep.plan.mistakes import Refused, nearest
+
+BUNDLED_PROMPTS = ("code", "prose", "tools", "random-ids")
+KINDS = ("vllm", "sglang")
+
+Text = Annotated[Any, BeforeValidator(quantities.text)]
+Truth = Annotated[Any, BeforeValidator(quantities.truth)]
+Duration = Annotated[Any, BeforeValidator(quantities.duration())]
+DurationOrZero = Annotated[Any, BeforeValidator(quantities.duration(zero=True))]
+Size = Annotated[Any, BeforeValidator(quantities.size)]
+Positive = Annotated[Any, BeforeValidator(quantities.whole(least=1))]
+Command = Annotated[Any, BeforeValidator(settings_in.command)]
+Texts = Annotated[Any, BeforeValidator(container_in.texts)]
+SecretIn = Annotated[Any, BeforeValidator(settings_in.secret)]
+Args = Annotated[Any, BeforeValidator(settings_in.args)]
+Env = Annotated[Any, BeforeValidator(settings_in.env)]
+
+
+def _limited(least: float, most: float, *, above_least: bool = False) -> Any:
+    return BeforeValidator(quantities.number(least=least, most=most, above_least=above_least))
+
+
+def _prompts(value: Any) -> str:
+    name = quantities.text(value)
+    if name in BUNDLED_PROMPTS or name.endswith((".jsonl", ".json")) or "/" in name:
+        return name
+    raise Refused(f"{' | '.join(BUNDLED_PROMPTS)}, or the path of a JSONL file", remedy=nearest(name, BUNDLED_PROMPTS))
+
+
+def _repeats(value: Any) -> int:
+    if isinstance(value, dict):
+        raise Refused("whole numbers > 0", remedy="`mode: decide` is not supported by this version.")
+    return int(quantities.whole(least=1)(value))
+
+
+def _prefill_tokens(value: Any) -> int:
+    if isinstance(value, list):
+        raise Refused("whole numbers > 0", remedy="Several context lengths are not supported by this version.")
+    return int(quantities.whole(least=1)(value))
+
+
+class Section(BaseModel):
+    """A part of the file; unknown keys are mistakes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ContainerIn(Section):
+    """`engine.container` and a config's `container`."""
+
+    gpus: Annotated[Any, BeforeValidator(container_in.gpus)] = None
+    ipc: Annotated[Any, BeforeValidator(container_in.ipc)] = None
+    shm_size: Size = None
+    memory: Size = None
+    volumes: Annotated[Any, BeforeValidator(container_in.volumes)] = ()
+    devices: Texts = ()
+    network: Text = None
+    entrypoint: Command = None
+    user: Annotated[Any, BeforeValidator(lambda value: str(value))] = None
+    cap_add: Texts = ()
+    security_opt: Texts = ()
+    ulimits: Annotated[Any, BeforeValidator(container_in.ulimits)] = ()
+    extra_hosts: Texts = ()
+    runtime: Text = None
+    init: Truth = True
+    workdir: Text = None
+
+
+class EngineIn(Section):
+    """`engine`."""
+
+    kind: Annotated[Any, BeforeValidator(quantities.choice(*KINDS))]
+    host: Annotated[Any, BeforeValidator(quantities.choice("docker", "process"))] = "docker"
+    image: Text = None
+    model: Text = None
+    model_revision: Text = None
+    served_name: Text = None
+    command: Command = None
+    args: Args = {}
+    env: Env = {}
+    container: ContainerIn | None = None
+    port: Annotated[Any, BeforeValidator(quantities.port)] = 8000
+    boot_timeout: Duration = 1200.0
+    stop_grace: DurationOrZero = 20.0
+    simulated: Truth = False
+
+
+class ConfigIn(Section):
+    """One entry of `configs`; what it gives besides name and speculation overrides `engine`."""
+
+    name: Text
+    speculative: Annotated[Any, BeforeValidator(settings_in.speculative)] = None
+    grid: Annotated[Any, BeforeValidator(settings_in.grid)] = {}
+    exclude: Annotated[Any, BeforeValidator(settings_in.exclude)] = ()
+    args: Args = {}
+    env: Env = {}
+    image: Text = None
+    model: Text = None
+    model_revision: Text = None
+    command: Command = None
+    container: ContainerIn | None = None
+
+
+class SamplingIn(Section):
+    """`probe.sampling`: every parameter is sent; the defaults are neutral."""
+
+    top_p: Annotated[Any, _limited(0, 1, above_least=True)] = 1.0
+    top_k: Annotated[Any, BeforeValidator(quantities.whole(least=-1))] = -1
+    min_p: Annotated[Any, _limited(0, 1)] = None
+    repetition_penalty: Annotated[Any, _limited(0, 10, above_least=True)] = 1.0
+    presence_penalty: Annotated[Any, _limited(-2, 2)] = 0.0
+    frequency_penalty: Annotated[Any, _limited(-2, 2)] = 0.0
+    max_tokens: Positive = 1024
+    ignore_eos: Truth = False
+    seed: Annotated[Any, BeforeValidator(quantities.whole(least=0))] = None
+
+
+class PrefillIn(Section):
+    """`probe.prefill`."""
+
+    tokens: Annotated[Any, BeforeValidator(_prefill_tokens)]
+    repeats: Positive = 3
+
+
+_counts = quantities.listing(quantities.whole(least=1), what="whole numbers > 0")
+_temperatures = quantities.listing(quantities.temperature, what="temperatures")
+
+
+class ProbeIn(Section):
+    """`probe`."""
+
+    concurrency: Annotated[Any, BeforeValidator(_counts)]
+    temperature: Annotated[Any, BeforeValidator(_temperatures)]
+    window: Duration = 40.0
+    repeats: Annotated[Any, BeforeValidator(_repeats)] = 3
+    boots: Positive = 1
+    prompts: Annotated[Any, BeforeValidator(_prompts)] = "code"
+    prompt_seed: Annotated[Any, BeforeValidator(quantities.whole(least=0))] = 20260101
+    api: Annotated[Any, BeforeValidator(quantities.choice("chat", "completions"))] = "chat"
+    through: Annotated[Any, BeforeValidator(quantities.url_v1)] = None
+    api_key: SecretIn = None
+    sampling: SamplingIn = Field(default_factory=SamplingIn)
+    prefill: PrefillIn | None = None
+    warmup: DurationOrZero = 30.0
+    max_attempts: Positive = 3
+    request_timeout: Duration = 600.0
+
+
+class ScheduleIn(Section):
+    """`schedule`."""
+
+    cron: Annotated[Any, BeforeValidator(quantities.cron)] = None
+    timezone: Annotated[Any, BeforeValidator(quantities.zone)] = "UTC"
+    until: Annotated[Any, BeforeValidator(quantities.clock_time)] = None
+
+
+class ProductionIn(Section):
+    """`production`."""
+
+    container: Text
+    url: Annotated[Any, BeforeValidator(quantities.url)] = None
+    ready_timeout: Duration = 1200.0
+
+
+SECTIONS: dict[str, type[Section]] = {
+    "engine": EngineIn,
+    "probe": ProbeIn,
+    "schedule": ScheduleIn,
+    "production": ProductionIn,
+    "engine.container": ContainerIn,
+    "probe.sampling": SamplingIn,
+    "probe.prefill": PrefillIn,
+}
+TOP_KEYS = ("name", "production", "engine", "configs", "probe", "schedule", "box")
+NOT_YET = {
+    "expect": "Predictions",
+    "objective": "Objectives",
+    "control": "A control config",
+    "probes": "Other kinds of probe",
+    "probe.kind": "Other kinds of probe",
+    "probe.single_batch": "The single-batch probe",
+    "probe.expect": "Predictions",
+    "probe.objective": "Objectives",
+    "probe.prefill.under_load": "Prefill under decode load",
+    "schedule.priority": "Priorities",
+    "production.idle_for": "Waiting for an idle production engine",
+    "configs.expect": "Predictions",
+    "configs.control": "A control config",
+    "engine.drop_page_cache": "Freeing the page cache",
+}
