@@ -1,0 +1,437 @@
+"""What vLLM says while it boots, 0.6.0 to 0.33.0, V0 and V1, as facts.
+
+Source:
+    Format strings of vLLM: v1/worker/gpu_model_runner.py, v1/worker/gpu/model_runner.py, v1/worker/gpu_worker.py,
+    v1/core/kv_cache_utils.py, v1/engine/core.py, model_executor/model_loader, compilation/, platforms/, worker/worker.py,
+    executor/, entrypoints/; genuine logs of 0.26.0 (CUDA) and 0.32.0 (CPU).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from typing import Any
+
+from nightsweep.engine.collect import Collector, Rule, Stages, rule
+from nightsweep.engine.lines import Line, seconds_of
+from nightsweep.engine.redact import redacted
+from nightsweep.engine.values import BootFacts
+from nightsweep.engine.versions import parse_version
+
+STAGES = ("imports", "config", "load", "compile", "kv_cache", "graphs", "warmup", "ready")
+"""In order; each is the time until its milestone: banner, engine process, weights, torch.compile, KV cache, graphs, ..."""
+
+_NUM = r"-?\d[\d,]*(?:\.\d+)?"
+_ATTENTION = re.compile(r"attn|attention|flash|xformers|sdpa|pallas|triton|mla|ipex|rocm|aiter|flex", re.I)
+
+_KV_LINE = rule(
+    rf"(?P<kv_device>\w+(?: \+ \w+)?) KV cache size: (?P<kv_tokens>[\d,]+) tokens"
+    rf"(?:, Maximum concurrency for (?P<max_concurrency_tokens>[\d,]+) tokens per request: (?P<max_concurrency>{_NUM})x)?",
+    text="kv_device",
+    counts="kv_tokens max_concurrency_tokens",
+)
+
+RULES: dict[str, tuple[Rule, ...]] = {
+    "▄▄": (rule(r".*\bversion (?P<engine_version>\d\S*)", text="engine_version"),),
+    "█▄█▀": (rule(r".*\bmodel\s+(?P<model>\S.*?)\s*$", text="model"),),
+    "vLLM": (
+        rule(
+            r"vLLM (?:API )?server version (?P<engine_version>\d[^\s,]*)(?:, serving model (?P<model>\S+))?",
+            text="engine_version model",
+        ),
+    ),
+    "vllm": (
+        rule(
+            r"vllm cache_config_info with initialization after num_gpu_blocks is: (?P<gpu_blocks>\d+)",
+            counts="gpu_blocks",
+        ),
+    ),
+    "Starting": (
+        rule(r"Starting to load model (?P<load_model>\S+?)\.\.\.", text="load_model"),
+        rule(r"Starting vLLM (?:API )?server(?: \d+)? on (?P<serving_address>\S+)", text="serving_address"),
+    ),
+    "Model": (
+        rule(rf"Model loading took (?P<weights>{_NUM}) Gi?B(?: memory)? and (?P<weights_seconds>{_NUM}) seconds"),
+        rule(r"Model Runner V2 .*using the V1 model runner instead", also={"model_runner": "V1"}),
+    ),
+    "model": (
+        rule(
+            rf"model weights take (?P<weights>{_NUM})GiB; non_torch_memory takes (?P<non_torch_memory>{_NUM})GiB; "
+            rf"PyTorch activation peak memory takes (?P<activation_peak>{_NUM})GiB; "
+            rf"the rest of the memory reserved for KV Cache is (?P<kv_cache>{_NUM})GiB"
+        ),
+    ),
+    "Memory": (rule(rf"Memory profiling takes (?P<profiling_seconds>{_NUM}) seconds"),),
+    "the": (
+        rule(
+            rf"the current vLLM instance can use total_gpu_memory \((?P<total_memory>{_NUM})GiB\) "
+            rf"x gpu_memory_utilization \((?P<memory_utilization>{_NUM})\)"
+        ),
+    ),
+    "Setting": (rule(r"Setting attention block size to (?P<block_size>\d+) tokens", counts="block_size"),),
+    "Padding": (rule(rf"Padding mamba page size by (?P<mamba_padding_percent>{_NUM})%"),),
+    "Available": (rule(rf"Available KV cache memory: (?P<kv_cache>{_NUM}) GiB"),),
+    "Initial": (
+        rule(
+            rf"Initial free memory (?P<free_memory_at_start>{_NUM}) GiB, reserved (?P<kv_cache>{_NUM}) GiB memory "
+            r"for KV Cache as specified by (?:the )?kv_cache_memory",
+            also={"kv_cache_pinned": True},
+        ),
+        rule(rf"Initial profiling/warmup run took (?P<profiling_seconds>{_NUM}) s"),
+    ),
+    "Explicitly": (rule(rf"Explicitly set \((?P<kv_cache>{_NUM})/{_NUM}\) GiB for KV cache"),),
+    "#": (
+        rule(
+            r"# (?P<kv_device>\w+) blocks: (?P<gpu_blocks>[\d,]+)(?:, # CPU blocks: (?P<swap_blocks>[\d,]+))?",
+            text="kv_device",
+            counts="gpu_blocks swap_blocks",
+        ),
+    ),
+    "Maximum": (
+        rule(
+            rf"Maximum concurrency for (?P<max_concurrency_tokens>[\d,]+) tokens per request: "
+            rf"(?P<max_concurrency>{_NUM})x",
+            counts="max_concurrency_tokens",
+        ),
+    ),
+    "Overriding": (
+        rule(
+            r"Overriding num_gpu_blocks=\d+ with num_gpu_blocks_override=(?P<gpu_blocks_override>\d+)",
+            counts="gpu_blocks_override",
+        ),
+        rule(
+            r"Overriding draft model max model len from \d+ to (?P<draft_max_model_len>\d+)",
+            counts="draft_max_model_len",
+        ),
+    ),
+    "Graph": (
+        rule(
+            rf"Graph capturing finished in (?P<graph_capture_seconds>{_NUM}) secs(?:, took (?P<graph_memory>{_NUM}) GiB)?"
+        ),
+    ),
+    "Estimated": (rule(rf"Estimated CUDA graph memory: (?P<graph_memory_estimate>{_NUM}) GiB total"),),
+    "CUDA": (
+        rule(
+            rf"CUDA graph pool memory: (?P<graph_memory>{_NUM}) GiB \(actual\), "
+            rf"(?P<graph_memory_estimate>{_NUM}) GiB \(estimated\)"
+        ),
+        rule(
+            r"CUDA graph memory profiling is enabled.*?The current --gpu-memory-utilization="
+            rf"(?P<memory_utilization>{_NUM})(?=\s).*?increase --gpu-memory-utilization to "
+            r"(?P<memory_utilization_suggested>\d+\.\d+)"
+        ),
+    ),
+    "Capturing": (
+        rule(r"Capturing model for (?P<speculator>\w+) speculator", text="speculator"),
+        rule(r"Capturing model for speculator", also={"speculator": "autoregressive"}),
+    ),
+    "torch.compile": (
+        rule(rf"torch\.compile (?:takes|took) (?P<compile_seconds>{_NUM}) s in total"),
+        rule(
+            rf"torch\.compile and initial profiling/warmup run together took (?P<compile_and_profiling_seconds>{_NUM}) s"
+        ),
+    ),
+    "Directly": (rule(r"Directly load ", also={"compile_cache": "hit"}),),
+    "Compiling": (rule(r"Compiling a graph for ", also={"compile_cache": "miss"}),),
+    "init": (
+        rule(
+            rf"init engine \(profile, create kv cache, warmup model\) took (?P<init_seconds>{_NUM}) s(?:econds)?"
+            rf"(?: \(compilation: (?P<init_compile_seconds>{_NUM}) s)?"
+        ),
+    ),
+    "Free": (
+        rule(
+            rf"Free memory on device (?:\S+ )?\((?P<free_memory_at_start>{_NUM})/(?P<total_memory>{_NUM}) GiB\) on startup\."
+            rf" Desired GPU memory utilization is \((?P<memory_utilization>{_NUM}), {_NUM} GiB\)\."
+            rf".*?(?P<activation_peak>{_NUM}) GiB for peak activation"
+            rf"(?:.*?(?P<graph_memory>{_NUM}) GiB for CUDAGraph memory)?"
+            rf"(?:.*?Current kv cache memory in use is (?P<kv_cache_in_use>{_NUM}) GiB)?"
+        ),
+    ),
+    "rank": (rule(r"rank \d+ in world size (?P<world_size>\d+) is assigned", counts="world_size"),),
+    "Asynchronous": (rule(r"Asynchronous scheduling is (?P<async_scheduling>\w+)", text="async_scheduling"),),
+    "Async": (rule(r"Async scheduling not supported", also={"async_scheduling": "disabled"}),),
+    "Auto-fit": (rule(r"Auto-fit max_model_len: reduced from \d+ to (?P<max_model_len>\d+)", counts="max_model_len"),),
+    "Application": (rule(r"Application startup complete\.", also={"ready": True}),),
+    "Selected": (
+        rule(
+            r"Selected (?P<quantization_kernel>[\w.]+) for (?P<quantization_layer>\w+)",
+            text="quantization_kernel quantization_layer",
+        ),
+    ),
+}
+
+USING: tuple[Rule, ...] = (
+    rule(r"Using V2 Model Runner", also={"model_runner": "V2"}),
+    rule(r"Using (?P<attention_backend>\w+) attention backend out of potential backends", text="attention_backend"),
+    rule(r"Using FlashAttention version (?P<flash_attention_version>\d+)", counts="flash_attention_version"),
+    rule(r"Using (?P<gdn_prefill_kernel>[\w/ .-]+?) GDN prefill kernel", text="gdn_prefill_kernel"),
+    rule(
+        r"Using (?P<quantization_kernel>[\w.]+) for (?P<quantization_layer>\w+ GEMM|CompressedTensors\w+|Auto(?:GPTQ|AWQ)\w+"
+        r"|\w*LinearMethod\w*|ModelOpt\w*)",
+        text="quantization_kernel quantization_layer",
+    ),
+    rule(r"Using '?(?P<moe_backend>[\w.]+)'? (?:[\w-]+ )*MoE backend", text="moe_backend"),
+    rule(r"Using (?P<kv_layout>\w+) KV cache layout", text="kv_layout"),
+    rule(
+        r"Using (?:AttentionBackendEnum\.)?(?P<attention_backend>[\w .]+?) backend"
+        r"(?: with \w+ KV cache layout)?(?: on V1 engine)?(?: by default)?\.?\s*$",
+        text="attention_backend",
+    ),
+)
+
+DEVICES = ("GPU", "CPU", "XPU", "TPU", "HPU", "NPU", "ROCm", "Neuron", "MPS")
+
+QUIET_WARNINGS = (
+    "Found ulimit of",
+    "libtcmalloc is not found",
+    "libiomp is not found",
+    "Triton is not installed",
+    "Reset SSM cache type",
+    "Inductor compilation was disabled",
+    "[shutdown]",
+    "Found duplicate keys --port",
+)
+"""Warnings that tell nothing about numbers on this box."""
+
+_SPECULATIVE = re.compile(
+    r"speculative_config=SpeculativeConfig\(method='(?P<speculative_method>\w+)', model='?(?P<speculative_model>[^',]*)'?, "
+    r"num_spec_tokens=(?P<speculative_tokens>\d+)"
+)
+_INIT = re.compile(r"Initializing an? (?:(V\d) )?LLM engine \(v(\d[^)\s]*)\) with config")
+_MAX_SEQ = re.compile(r"\bmax_seq_len=(\d+)")
+_SAMPLING = re.compile(r"(\{[^{}]*'temperature'[^{}]*\})")
+_OBJECT = re.compile(r"<[^<>]*>")
+
+
+def literal(text: str) -> Any:
+    """Return the Python literal that a text is; objects shown as <...> become their text. None when it is not one."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an odd backslash in somebody's argument is not our warning
+        for candidate in (text, _OBJECT.sub(lambda found: repr(found[0]), text)):
+            try:
+                return ast.literal_eval(candidate)
+            except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+                continue
+    return None
+
+
+class VllmLog:
+    """Reads vLLM's boot log while it comes."""
+
+    engine = "vllm"
+
+    def __init__(self) -> None:
+        self._kept = Collector()
+        self._stages = Stages(STAGES)
+        self._loads: dict[str | None, int] = {}  # "Loading weights took" so far, by rank
+        self._drafter: set[str | None] = set()  # ranks that said that the drafter is next
+        self._load_started = False
+        self._handlers = {
+            "Using": self._using,
+            "Loading": self._loading,
+            "non-default": self._arguments,
+            "Initializing": self._initializing,
+            "Resolved": self._architecture,
+            "Detected": self._detected,
+            "Default": self._sampling,
+            "[backbone]": self._tagged,
+        }
+
+    @property
+    def recognised(self) -> bool:
+        """Whether anything of this engine was found."""
+        return bool(self._kept.facts)
+
+    def take(self, line: Line, *, seconds: float | None) -> None:
+        """Take one message."""
+        message = line.message
+        if message[:1] == " ":
+            message = message.lstrip()
+            line = line._replace(message=message)
+        if message[:1] == "[" and message[:9] != "[shutdown":
+            return self._tagged(line, seconds=seconds)
+        word = message[: message.find(" ")] if " " in message else message
+        if line.level == "WARNING" and line.headed:
+            self._warning(line)
+        handler = self._handlers.get(word)
+        if handler is not None:
+            handler(line)
+        elif word in RULES:
+            self._kept.apply(RULES[word], line)
+        elif word in DEVICES:
+            self._kept.apply((_KV_LINE,), line)
+        else:
+            return None
+        if word == "Model" or line.message.startswith("Starting to load model"):
+            self._runner(line)
+        return self._milestone(word, line, seconds)
+
+    def facts(self) -> BootFacts:
+        """Return what is known so far."""
+        kept = self._kept
+        return BootFacts(
+            engine=self.engine,
+            engine_version=kept.get("engine_version"),
+            weights=kept.get("weights"),
+            draft_weights=None,  # vLLM reports target and draft in one number
+            weights_seconds=kept.get("weights_seconds"),
+            kv_cache=kept.get("kv_cache"),
+            kv_tokens=kept.get("kv_tokens"),
+            max_concurrency=kept.get("max_concurrency"),
+            max_concurrency_tokens=kept.get("max_concurrency_tokens"),
+            block_size=kept.get("block_size"),
+            compile_seconds=kept.first_of("compile_seconds", "init_compile_seconds"),
+            graph_capture_seconds=kept.get("graph_capture_seconds"),
+            init_seconds=kept.get("init_seconds"),
+            model_runner=kept.get("model_runner"),
+            attention_backend=kept.get("attention_backend"),
+            quantization_kernel=kept.get("quantization_kernel"),
+            non_default_args=kept.get("non_default_args"),
+            stages=self._stages.seconds(),
+            warnings=kept.warnings,
+            facts=kept.facts,
+        )
+
+    # --- sentences that need more than a pattern -----------------------------------------------------------------
+
+    def _tagged(self, line: Line, *, seconds: float | None = None) -> None:
+        """Take a message behind a tag: "[backbone] torch.compile took ...", "[dflash_head] ..."."""
+        end = line.message.find("] ")
+        if not 0 < end < 80:
+            return
+        tag, message = line.message[1:end], line.message[end + 2 :]
+        if not message.startswith("torch.compile"):
+            return
+        inner = line._replace(message=message)
+        if tag == "backbone":
+            self._kept.apply(RULES["torch.compile"], inner)
+            self._milestone("torch.compile", inner, seconds)
+            return
+        found = re.match(rf"torch\.compile took ({_NUM}) s in total", message)
+        if found:
+            self._kept.add(f"compile_seconds[{tag}]", float(found.group(1).replace(",", "")), line)
+
+    def _using(self, line: Line) -> None:
+        message = line.message
+        if message.startswith("Using max model len "):
+            found = re.match(r"Using max model len (\d+)", message)
+            if found:
+                second = self._kept.get("max_model_len") is not None
+                self._kept.add("second_max_model_len" if second else "max_model_len", int(found.group(1)), line)
+            return
+        rules = USING
+        if message.rstrip(". ").endswith("MoE backend") or not _ATTENTION.search(message):
+            rules = USING[:-1]
+        self._kept.apply(rules, line)
+
+    def _loading(self, line: Line) -> None:
+        rank = line.rank
+        if line.message.startswith("Loading drafter model"):
+            self._drafter.add(rank)
+            self._kept.add("drafter_loaded", True, line)
+            return
+        found = re.match(rf"Loading (model )?weights took ({_NUM}) (seconds|GB)", line.message)
+        if found is None:
+            return
+        value = float(found.group(2).replace(",", ""))
+        if found.group(3) == "GB":
+            self._kept.add("weights", value, line)
+            return
+        self._loads[rank] = self._loads.get(rank, 0) + 1
+        draft = rank in self._drafter or self._loads[rank] > 1
+        self._kept.add("draft_weights_read_seconds" if draft else "weights_read_seconds", value, line)
+
+    def _detected(self, line: Line) -> None:
+        """Tell a lone load as the draft's: this sentence comes right after the draft was read, whatever its method."""
+        if not line.message.startswith("Detected EAGLE model"):
+            return
+        if self._loads.get(line.rank, 0) == 1 and not self._load_started and line.rank not in self._drafter:
+            self._kept.rename("weights_read_seconds", "draft_weights_read_seconds", rank=line.rank)
+            self._drafter.add(line.rank)
+
+    def _arguments(self, line: Line) -> None:
+        at = line.message.find("{")
+        if not line.message.startswith("non-default args:") or at < 0:
+            return
+        value = literal(line.message[at:].strip())
+        if isinstance(value, dict):
+            self._kept.add("non_default_args", redacted(value), line)
+
+    def _initializing(self, line: Line) -> None:
+        found = _INIT.match(line.message)
+        if found is None:
+            return
+        if found.group(1):
+            self._kept.add("engine_generation", found.group(1), line)
+        self._kept.add("engine_version", found.group(2), line)
+        longest = _MAX_SEQ.search(line.message)
+        if longest and self._kept.get("max_model_len") is None:
+            self._kept.add("max_model_len", int(longest.group(1)), line)
+        draft = _SPECULATIVE.search(line.message)
+        if draft:
+            self._kept.add("speculative_method", draft["speculative_method"], line)
+            if draft["speculative_model"] not in ("", "None"):
+                self._kept.add("speculative_model", draft["speculative_model"], line)
+            self._kept.add("speculative_tokens", int(draft["speculative_tokens"]), line)
+
+    def _runner(self, line: Line) -> None:
+        """Tell the model runner by the file that a load line comes from: V1 has no sentence of its own.
+
+        The V0 engine had a model_runner.py too; its line is that of 0.8 to 0.10, without the word "memory".
+        """
+        if "model_runner.py" not in line.source:
+            return
+        if line.source.startswith(("gpu_model_runner.py", "cpu_model_runner.py", "xpu_model_runner.py")):
+            self._kept.add("model_runner", "V1", line)
+        elif line.source.startswith("model_runner.py") and line.message.startswith("Model loading took"):
+            version = parse_version(self._kept.get("engine_version"))
+            if "GiB memory and" in line.message or (version is not None and version >= (0, 12, 0)):
+                self._kept.add("model_runner", "V2", line)
+
+    def _architecture(self, line: Line) -> None:
+        found = re.match(r"Resolved architecture: (\S+)", line.message)
+        if found:
+            second = self._kept.get("architecture") is not None
+            self._kept.add("second_architecture" if second else "architecture", found.group(1), line)
+
+    def _sampling(self, line: Line) -> None:
+        found = _SAMPLING.search(line.message)
+        value = literal(found.group(1)) if found else None
+        if isinstance(value, dict) and isinstance(value.get("temperature"), int | float):
+            self._kept.add("default_temperature", float(value["temperature"]), line)
+
+    def _warning(self, line: Line) -> None:
+        if any(line.message.startswith(quiet) for quiet in QUIET_WARNINGS):
+            return
+        self._kept.warn(line.message)
+        if "JIT compilation during inference" in line.message:
+            self._kept.add("jit_during_inference", line.message[:300], line)
+
+    def _milestone(self, word: str, line: Line, seconds: float | None) -> None:
+        if word == "Starting" and line.message.startswith("Starting to load"):
+            self._load_started = True
+            return
+        if word == "Loading" and line.message.startswith("Loading model from scratch"):
+            self._load_started = True
+            return
+        stage = _MILESTONES.get(word)
+        if stage is None or not line.message.startswith(stage[1]):
+            return
+        self._stages.reach(stage[0], seconds if seconds is not None else seconds_of(line.raw))
+
+
+_MILESTONES = {
+    "non-default": ("imports", "non-default args"),
+    "Initializing": ("config", "Initializing a"),
+    "Model": ("load", "Model loading took"),
+    "torch.compile": ("compile", "torch.compile"),
+    "GPU": ("kv_cache", "GPU"),
+    "CPU": ("kv_cache", "CPU KV"),
+    "XPU": ("kv_cache", "XPU KV"),
+    "#": ("kv_cache", "#"),
+    "Graph": ("graphs", "Graph capturing finished"),
+    "init": ("warmup", "init engine"),
+    "Application": ("ready", "Application startup complete"),
+}
