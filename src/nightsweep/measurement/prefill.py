@@ -1,0 +1,131 @@
+"""From one timed prefill to its result. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from nightsweep.engine.values import Dialect, Unavailable
+from nightsweep.errors import CounterReset
+from nightsweep.measurement.rates import delta, resets
+from nightsweep.measurement.values import FLAGS, PrefillResult, Reading, RequestTiming
+from nightsweep.units import Seconds, Tokens, TokensPerSecond
+
+COUNTERS = (
+    "generation_tokens",
+    "prompt_tokens",
+    "prompt_tokens_computed",
+    "prefix_cache_hits",
+    "prefill_seconds_sum",
+    "prefill_seconds_count",
+)
+"""Counters whose movement over the prefill is kept, as facts "<name>_moved"."""
+
+
+def derive_prefill(
+    timing: RequestTiming,
+    *,
+    before: Reading,
+    after: Reading,
+    tokens: Tokens,
+    was_idle: bool,
+    exited: bool,
+    started: datetime,
+    dialect: Dialect,
+    facts: Mapping[str, Any],
+) -> PrefillResult:
+    """Return rate = prompt tokens / TTFT, and what speaks against it.
+
+    A clean result needs a proven miss: `cached_tokens` of the answer, or the engine's own hit counter, must say 0.
+    The engine's
+    own prefill time is taken only when the engine finished exactly one request between the readings.
+
+    Args:
+        tokens: What was asked for; the rate uses what the engine counted.
+        was_idle: Whether the engine had drained before.
+
+    Source:
+        vLLM `vllm:prefix_cache_hits_total` (tokens), `vllm:request_prefill_time_seconds` (scheduled to first token).
+    """
+    moved = _moved(before, after)
+    ttft = None if timing.first_token is None else Seconds(timing.first_token - timing.sent)
+    counted = tokens if timing.prompt_tokens is None else timing.prompt_tokens
+    cached = _cached(timing, moved)
+    found = {
+        "engine_exited": "the engine ended" if exited else None,
+        "counter_reset": "; ".join(resets(before, after)) or None,
+        "request_failed": _failed(timing, asked=tokens, counted=counted, ttft=ttft),
+        "foreign_load": _foreign(moved, counted=counted, was_idle=was_idle),
+        "cache_hit": _hit(cached),
+    }
+    if found["engine_exited"] or found["counter_reset"] or found["request_failed"]:
+        found["foreign_load"] = found["cache_hit"] = None
+    flags = {flag: found[flag] for flag in FLAGS if found.get(flag)}
+    return PrefillResult(
+        started=started,
+        prompt_tokens=None if timing.prompt_tokens is None else counted,
+        ttft=ttft,
+        rate=TokensPerSecond(counted / ttft) if ttft else None,
+        cached_tokens=cached,
+        engine_seconds=Seconds(moved["prefill_seconds_sum"])
+        if moved.get("prefill_seconds_count") == 1 and "prefill_seconds_sum" in moved
+        else None,
+        flags=tuple(flags),
+        source=f"client TTFT; miss by {_miss_source(timing, moved, dialect)}",
+        detail="; ".join(f"{flag}: {why}" for flag, why in flags.items()) or None,
+        facts={**facts, **{f"{name}_moved": value for name, value in moved.items()}},
+    )
+
+
+def _moved(before: Reading, after: Reading) -> dict[str, float]:
+    found = {}
+    for name in COUNTERS:
+        try:
+            value = delta(before, after, name)
+        except CounterReset:
+            continue
+        if value is not None:
+            found[name] = value
+    return found
+
+
+def _cached(timing: RequestTiming, moved: Mapping[str, float]) -> Tokens | None:
+    """Return the larger of the two accounts of cached tokens; None when nobody tells."""
+    told = [timing.cached_tokens, moved.get("prefix_cache_hits")]
+    known = [int(count) for count in told if count is not None]
+    return Tokens(max(known)) if known else None
+
+
+def _miss_source(timing: RequestTiming, moved: Mapping[str, float], dialect: Dialect) -> str:
+    sources = []
+    if timing.cached_tokens is not None:
+        sources.append("usage.prompt_tokens_details.cached_tokens")
+    if "prefix_cache_hits" in moved:
+        entry = dialect.series.get("prefix_cache_hits")
+        names = () if entry is None or isinstance(entry, Unavailable) else tuple(series.name for series in entry)
+        sources.append(" or ".join(names) or "prefix_cache_hits")
+    return " and ".join(sources) or "nothing: the engine does not tell"
+
+
+def _failed(timing: RequestTiming, *, asked: Tokens, counted: Tokens, ttft: Seconds | None) -> str | None:
+    if timing.error is not None:
+        return timing.error
+    if ttft is None:
+        return "no token came"
+    return None if counted == asked else f"{asked} prompt tokens were sent, the engine counted {counted}"
+
+
+def _hit(cached: Tokens | None) -> str | None:
+    if cached is None:
+        return "no counter of cache hits and no cached_tokens in the answer: a miss cannot be shown"
+    return f"{cached} of the prompt's tokens came from the prefix cache" if cached else None
+
+
+def _foreign(moved: Mapping[str, float], *, counted: Tokens, was_idle: bool) -> str | None:
+    if not was_idle:
+        return "the engine was not idle before"
+    generated, prompted = moved.get("generation_tokens", 0.0), moved.get("prompt_tokens", 0.0)
+    if generated > 1:
+        return f"the engine generated {generated:g} tokens, the probe asked for one"
+    return f"the engine took {prompted:g} prompt tokens, the probe sent {counted}" if prompted > counted else None

@@ -1,0 +1,136 @@
+"""What is sent: request bodies with every sampling parameter explicit, because engines' defaults differ."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nightsweep.plan.model import SamplingSpec
+from nightsweep.ports import Target
+
+PATHS = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
+
+
+def path_of(api: str) -> str:
+    """Return the path of an API, "chat" or "completions"."""
+    return PATHS[api]
+
+
+def headers_of(target: Target) -> dict[str, str]:
+    """Return headers of a request to the model; the stream must not be compressed, or its chunks would be buffered."""
+    headers = {"content-type": "application/json", "accept-encoding": "identity"}
+    if target.api_key:
+        headers["authorization"] = f"Bearer {target.api_key!s}"
+    return headers
+
+
+def sampling_of(sampling: SamplingSpec, *, temperature: float, index: int = 0) -> dict[str, Any]:
+    """Return every sampling parameter as the engines name it.
+
+    `min_p` is left out when None (vLLM refuses it under speculation); a seed is the plan's plus the request's index.
+    """
+    found: dict[str, Any] = {
+        "temperature": temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "repetition_penalty": sampling.repetition_penalty,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
+        "max_tokens": sampling.max_tokens,
+        "ignore_eos": sampling.ignore_eos,
+    }
+    if sampling.min_p is not None:
+        found["min_p"] = sampling.min_p
+    if sampling.seed is not None:
+        found["seed"] = sampling.seed + index
+    return found
+
+
+def stream_options(*, continuous: bool) -> dict[str, bool]:
+    """Return options that ask for token counts: at the end, and with every chunk where the server can."""
+    return {"include_usage": True, **({"continuous_usage_stats": True} if continuous else {})}
+
+
+def streaming_body(
+    target: Target, prompt: Any, *, sampling: Mapping[str, Any], continuous: bool, api: str | None = None
+) -> bytes:
+    """Return the JSON body of one streamed request.
+
+    Args:
+        prompt: Text, a list of chat messages, or a list of token ids.
+        sampling: From `sampling_of`.
+        api: "chat" or "completions"; None takes the target's.
+    """
+    body: dict[str, Any] = {"model": target.model, "stream": True, **sampling}
+    body["stream_options"] = stream_options(continuous=continuous)
+    body |= prompt_fields(prompt, api=api or target.api)
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def prompt_fields(prompt: Any, *, api: str) -> dict[str, Any]:
+    """Return the prompt as the API takes it.
+
+    The chat API takes no token ids: they are rendered as words, one per id, by `words_of`. The completions API takes no
+    messages: their contents are joined by blank lines.
+    """
+    if api == "chat":
+        return {"messages": _messages(prompt)}
+    if isinstance(prompt, str) or is_token_ids(prompt):
+        return {"prompt": list(prompt) if not isinstance(prompt, str) else prompt}
+    return {"prompt": "\n\n".join(str(message.get("content") or "") for message in prompt)}
+
+
+def _messages(prompt: Any) -> list[Any]:
+    if isinstance(prompt, str):
+        return [{"role": "user", "content": prompt}]
+    if is_token_ids(prompt):
+        return [{"role": "user", "content": words_of(prompt)}]
+    return list(prompt)
+
+
+def is_token_ids(prompt: Any) -> bool:
+    """Return whether a prompt is a list of token ids."""
+    return not isinstance(prompt, str) and len(prompt) > 0 and isinstance(prompt[0], int)
+
+
+_ONSETS = ("b", "d", "f", "g", "h", "k", "l", "m", "n", "p", "r", "s", "t", "v", "w", "z")
+_VOWELS = ("a", "e", "i", "o", "u", "ai", "ou", "ea")
+
+
+def words_of(ids: Sequence[int]) -> str:
+    """Return one made-up word per id, always the same for the same id: random ids as text."""
+    return " ".join(_word(number) for number in ids)
+
+
+def _word(number: int) -> str:
+    syllables = []
+    number += len(_ONSETS) * len(_VOWELS)
+    while number:
+        number, rest = divmod(number, len(_ONSETS) * len(_VOWELS))
+        syllables.append(_ONSETS[rest % len(_ONSETS)] + _VOWELS[rest // len(_ONSETS)])
+    return "".join(syllables)
+
+
+class PromptOrder:
+    """Deals prompts in a seeded order, the same for every config; when all are dealt, they are shuffled anew."""
+
+    def __init__(self, count: int, *, seed: int, first: int) -> None:
+        self._count = count
+        self._random = random.Random(seed)
+        self._dealt: list[int] = []
+        for _ in range(first // count):
+            self._shuffled()
+        self._dealt = self._shuffled()[first % count :]
+
+    def next(self) -> int:
+        """Return the index of the next prompt."""
+        if not self._dealt:
+            self._dealt = self._shuffled()
+        return self._dealt.pop(0)
+
+    def _shuffled(self) -> list[int]:
+        order = list(range(self._count))
+        self._random.shuffle(order)
+        return order

@@ -1,0 +1,221 @@
+"""The probe as the sweep sees it: blocking calls over an event loop that stays inside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from types import TracebackType
+from typing import Any, TypeVar
+
+import httpx
+
+from nightsweep.measurement.values import PrefillResult, RawWindow, Reading
+from nightsweep.plan.model import SamplingSpec
+from nightsweep.ports import Clock, Target, WindowRequest
+from nightsweep.probe.background import ALIVE_POLL, Background
+from nightsweep.probe.bodies import headers_of, path_of, prompt_fields
+from nightsweep.probe.client import make_client
+from nightsweep.probe.draining import drained
+from nightsweep.probe.load import Load, UsageModes
+from nightsweep.probe.prefill import PrefillRun
+from nightsweep.probe.readings import READ_TIMEOUT, fetch_reading
+from nightsweep.probe.window import WindowRun
+from nightsweep.units import Seconds, Tokens
+
+T = TypeVar("T")
+
+
+class HttpProbe:
+    """Implements `ports.Probe` over HTTP. Use as a context, or call `close`; it also ends with the program.
+
+    Args:
+        poll: Seconds between occupancy samples in a window; never more than four a second are taken.
+    """
+
+    def __init__(self, *, clock: Clock, poll: Seconds = Seconds(0.25)) -> None:
+        self._clock = clock
+        self._poll = poll
+        self._background = Background()
+        self._usage = UsageModes()
+
+    def __enter__(self) -> HttpProbe:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the event loop. Idempotent."""
+        self._background.close()
+
+    def healthy(self, url: str, *, timeout: Seconds) -> bool:
+        """Return whether `url` answers 200 within `timeout`."""
+
+        async def ask(client: httpx.AsyncClient) -> bool:
+            try:
+                async with asyncio.timeout(float(timeout)):
+                    return (await client.get(url)).status_code == 200
+            except (httpx.HTTPError, httpx.InvalidURL, TimeoutError):
+                return False
+
+        return self._with_client(ask, url, timeout=timeout)
+
+    def served_token(self, target: Target, *, timeout: Seconds) -> str | None:
+        """Ask the engine itself, not a proxy, for one token. Return None when one was served, else the reason why not."""
+        body = {
+            "model": target.model,
+            "max_tokens": 1,
+            "temperature": 0.0,
+            "stream": False,
+            **prompt_fields("Say one word.", api=target.api),
+        }
+
+        async def ask(client: httpx.AsyncClient) -> str | None:
+            url = target.base_url + path_of(target.api)
+            try:
+                async with asyncio.timeout(float(timeout)):
+                    response = await client.post(url, json=body, headers=headers_of(target))
+            except TimeoutError:
+                return f"no token within {timeout:g} s"
+            except httpx.HTTPError as error:
+                return f"{type(error).__name__}: {error}"
+            return _why_no_token(response)
+
+        return self._with_client(ask, target.base_url, timeout=timeout)
+
+    def ask(self, base_url: str, paths: Mapping[str, str], *, timeout: Seconds) -> Mapping[str, Any]:
+        """Return the JSON answers by key; a path that does not answer with JSON and 200 is absent."""
+
+        async def ask(client: httpx.AsyncClient) -> Mapping[str, Any]:
+            answers = await asyncio.gather(
+                *(_json_of(client, base_url + path, timeout=timeout) for path in paths.values())
+            )
+            return {key: answer for key, answer in zip(paths, answers, strict=True) if answer is not None}
+
+        return self._with_client(ask, base_url, timeout=timeout)
+
+    def read(self, target: Target) -> Reading:
+        """Return one reading of the target's counters (raises MetricsUnreadable)."""
+
+        async def ask(client: httpx.AsyncClient) -> Reading:
+            return await fetch_reading(client, target, clock=self._clock)
+
+        return self._with_client(ask, target.base_url, timeout=READ_TIMEOUT)
+
+    def warm_up(self, target: Target, request: WindowRequest, *, alive: Callable[[], bool]) -> None:
+        """Run an uncounted load until every stream has had some tokens, or `request.window` is over; then let it drain."""
+
+        async def run(client: httpx.AsyncClient, gone: asyncio.Event) -> None:
+            await self._window_run(client, target, request, gone).warm_up()
+
+        self._with_load(run, target, alive=alive)
+
+    def window(self, target: Target, request: WindowRequest, *, alive: Callable[[], bool]) -> RawWindow:
+        """Measure one decode window.
+
+        A load that does not come up gives a window that `ended_early` as "underfilled", so that it is kept; an
+        engine that
+        ends gives "engine_exited" at once.
+
+        Raises:
+            DialectMismatch: The engine does not count generated tokens as they come.
+        """
+
+        async def run(client: httpx.AsyncClient, gone: asyncio.Event) -> RawWindow:
+            return await self._window_run(client, target, request, gone).measure()
+
+        return self._with_load(run, target, alive=alive)
+
+    def prefill(
+        self, target: Target, *, tokens: Tokens, salt: str, sampling: SamplingSpec, alive: Callable[[], bool]
+    ) -> PrefillResult:
+        """Measure one prefill of exactly `tokens` fresh tokens on an idle engine.
+
+        Args:
+            salt: Another one for every prefill: the prompt follows from it.
+
+        Raises:
+            MetricsUnreadable: The engine's counters could not be read.
+        """
+
+        async def run(client: httpx.AsyncClient, gone: asyncio.Event) -> PrefillResult:
+            return await PrefillRun(
+                client=client,
+                target=target,
+                tokens=tokens,
+                salt=salt,
+                sampling=sampling,
+                clock=self._clock,
+                usage=self._usage,
+                gone=gone,
+            ).measure()
+
+        return self._with_load(run, target, alive=alive)
+
+    def drain(self, target: Target, *, timeout: Seconds) -> bool:
+        """Wait until the engine reports nothing running or waiting; False when it does not within `timeout`."""
+
+        async def ask(client: httpx.AsyncClient) -> bool:
+            return await drained(client, target, clock=self._clock, timeout=timeout)
+
+        return self._with_client(ask, target.base_url, timeout=timeout)
+
+    def _window_run(
+        self, client: httpx.AsyncClient, target: Target, request: WindowRequest, gone: asyncio.Event
+    ) -> WindowRun:
+        return WindowRun(
+            client=client,
+            load=Load(client, target, request, clock=self._clock, usage=self._usage),
+            target=target,
+            request=request,
+            clock=self._clock,
+            poll=self._poll,
+            gone=gone,
+        )
+
+    def _with_client(
+        self, ask: Callable[[httpx.AsyncClient], Coroutine[Any, Any, T]], url: str, *, timeout: Seconds
+    ) -> T:
+        async def run(_: asyncio.Event) -> T:
+            async with make_client(url, timeout=timeout) as client:
+                return await ask(client)
+
+        return self._background.run(run)
+
+    def _with_load(
+        self,
+        measure: Callable[[httpx.AsyncClient, asyncio.Event], Coroutine[Any, Any, T]],
+        target: Target,
+        *,
+        alive: Callable[[], bool],
+    ) -> T:
+        async def run(gone: asyncio.Event) -> T:
+            async with make_client(target.base_url, target.load_url, timeout=target.request_timeout) as client:
+                return await measure(client, gone)
+
+        return self._background.run(run, alive=alive, poll=ALIVE_POLL)
+
+
+async def _json_of(client: httpx.AsyncClient, url: str, *, timeout: Seconds) -> Any:
+    try:
+        async with asyncio.timeout(float(timeout)):
+            response = await client.get(url)
+        return response.json() if response.status_code == 200 else None
+    except (httpx.HTTPError, ValueError, TimeoutError):
+        return None
+
+
+def _why_no_token(response: httpx.Response) -> str | None:
+    if response.status_code != 200:
+        return f"HTTP {response.status_code}: {response.text[:300].strip()}"
+    try:
+        answer = response.json()
+    except ValueError:
+        return "the answer is not JSON"
+    if not isinstance(answer, dict) or not answer.get("choices"):
+        return f"the answer holds no choice: {response.text[:300].strip()}"
+    usage = answer.get("usage")
+    counted = usage.get("completion_tokens") if isinstance(usage, dict) else None
+    return "the engine counted no output token" if counted == 0 else None

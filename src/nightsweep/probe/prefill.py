@@ -1,0 +1,148 @@
+"""One prefill: a fresh prompt of exactly so many tokens, on an idle engine, one output token."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+
+from nightsweep.measurement.prefill import derive_prefill
+from nightsweep.measurement.values import PrefillResult, Reading, RequestTiming
+from nightsweep.plan.model import SamplingSpec
+from nightsweep.ports import Clock, Target
+from nightsweep.probe.bodies import headers_of, path_of, sampling_of, streaming_body, words_of
+from nightsweep.probe.draining import drained
+from nightsweep.probe.load import UsageModes
+from nightsweep.probe.readings import fetch_reading
+from nightsweep.probe.stream import RequestLog, stream_once, timing_of
+from nightsweep.units import MonotonicSeconds, Seconds, Tokens
+
+IDLE_TIMEOUT = Seconds(30.0)
+TOKENIZE_TIMEOUT = 60.0
+COUNTER_LAG = 0.05
+COUNTER_TRIES = 4
+LOWEST_ID, HIGHEST_ID = 100, 1000
+"""Token ids that every vocabulary has, for engines that do not tokenize for us; below lie special tokens."""
+
+
+@dataclass
+class PrefillRun:
+    """One prefill in the making. `gone` is set from outside when the engine is no longer alive."""
+
+    client: httpx.AsyncClient
+    target: Target
+    tokens: Tokens
+    salt: str
+    sampling: SamplingSpec
+    clock: Clock
+    usage: UsageModes
+    gone: asyncio.Event
+
+    async def measure(self) -> PrefillResult:
+        """Return the result with its flags; a failed request is a flagged result.
+
+        Raises:
+            MetricsUnreadable: The engine's counters could not be read.
+        """
+        started = self.clock.now()
+        ids, source = await self._prompt()
+        was_idle = await drained(self.client, self.target, clock=self.clock, timeout=IDLE_TIMEOUT)
+        before = await fetch_reading(self.client, self.target, clock=self.clock)
+        timing = await self._timed(ids)
+        after = before if self.gone.is_set() else await self._after(before, failed=timing.error is not None)
+        return derive_prefill(
+            timing,
+            before=before,
+            after=after,
+            tokens=self.tokens,
+            was_idle=was_idle,
+            exited=self.gone.is_set(),
+            started=started,
+            dialect=self.target.dialect,
+            facts={"prompt": source, "salt": self.salt, "round_trip_before": before.uncertainty * 2},
+        )
+
+    async def _prompt(self) -> tuple[list[int], str]:
+        """Return exactly `tokens` token ids that no cache has seen, and where they are from.
+
+        The engine tokenizes made-up words drawn by the salt, and the ids are cut to length: counting costs no cache
+        entry. A
+        prompt whose very first tokens are new shares no block with any other.
+        """
+        digest = hashlib.sha256(self.salt.encode()).hexdigest()
+        chance = random.Random(digest)
+        count = int(self.tokens) + 16
+        for _ in range(3):
+            text = f"{digest[:16]} " + words_of([chance.randrange(10_000) for _ in range(count)])
+            ids = await self._tokenized(text)
+            if ids is None:
+                break
+            if len(ids) >= self.tokens:
+                return ids[: self.tokens], "made-up words, tokenized by the engine"
+            count *= 2
+        ids = [chance.randrange(LOWEST_ID, HIGHEST_ID) for _ in range(self.tokens)]
+        return ids, f"random token ids {LOWEST_ID} to {HIGHEST_ID} (the engine does not tokenize)"
+
+    async def _tokenized(self, text: str) -> list[int] | None:
+        body = {"model": self.target.model, "prompt": text, "add_special_tokens": False}
+        try:
+            response = await self.client.post(
+                f"{self.target.base_url}/tokenize",
+                json=body,
+                headers=headers_of(self.target),
+                timeout=TOKENIZE_TIMEOUT,
+            )
+            answer: Any = response.json() if response.status_code == 200 else None
+        except (httpx.HTTPError, ValueError):
+            return None
+        ids = answer.get("tokens") if isinstance(answer, dict) else None
+        return list(ids) if isinstance(ids, list) and all(isinstance(i, int) for i in ids) else None
+
+    async def _timed(self, ids: list[int]) -> RequestTiming:
+        continuous = self.usage.continuous(self.target)
+        timing, status = await self._sent(ids, continuous=continuous)
+        if status in (400, 422) and continuous:
+            again, status = await self._sent(ids, continuous=False)
+            if status == 200:
+                self.usage.refused(self.target)
+                return again
+        return timing
+
+    async def _sent(self, ids: list[int], *, continuous: bool) -> tuple[RequestTiming, int | None]:
+        sampling = sampling_of(replace(self.sampling, max_tokens=1), temperature=0.0)
+        log = RequestLog(stream=0, prompt_index=0)
+        request = asyncio.create_task(
+            stream_once(
+                self.client,
+                self.target.load_url + path_of("completions"),
+                body=streaming_body(self.target, ids, sampling=sampling, continuous=continuous, api="completions"),
+                headers=headers_of(self.target),
+                log=log,
+                clock=self.clock,
+                timeout=self.target.request_timeout,
+                on_first=lambda: None,
+            )
+        )
+        ending = asyncio.create_task(self.gone.wait())
+        await asyncio.wait({request, ending}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (request, ending):
+            task.cancel()
+        await asyncio.gather(request, ending, return_exceptions=True)
+        timing = timing_of(log)
+        if timing.first_token is None and log.status == 200 and log.stamps and timing.error is None:
+            timing = replace(timing, first_token=MonotonicSeconds(log.stamps[0]))  # a token without text, and no counts
+        return timing, log.status
+
+    async def _after(self, before: Reading, *, failed: bool) -> Reading:
+        """Return the reading after the request; counters may follow the answer by a moment."""
+        reading = await fetch_reading(self.client, self.target, clock=self.clock)
+        for _ in range(COUNTER_TRIES):
+            if failed or reading.values.get("prompt_tokens", 0.0) > before.values.get("prompt_tokens", 0.0):
+                break
+            await asyncio.sleep(COUNTER_LAG)
+            reading = await fetch_reading(self.client, self.target, clock=self.clock)
+        return reading

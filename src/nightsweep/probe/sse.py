@@ -1,0 +1,186 @@
+"""Server-sent events of a streamed completion: cheap looks while it runs, the whole account once it is over.
+
+On the hot path nothing is parsed: bytes are kept with the time of their arrival, and only until the first token is a
+pattern
+searched in them. `account` reads everything afterwards.
+
+Source:
+    OpenAI chat and completions streams as vLLM 0.26 and 0.32 and SGLang send them: one `data:` line per event,
+    cumulative
+    `usage` in each when `continuous_usage_stats` is on, reasoning in `delta.reasoning` (older: `reasoning_content`),
+    tool calls
+    in `delta.tool_calls`, an error as `data: {"error": ...}` inside a 200 answer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+OUTPUT = re.compile(
+    rb'"(?:content|reasoning|reasoning_content|text)":\s*"[^"]'
+    rb'|"tool_calls":\s*\[\s*\{'
+    rb'|"token_ids":\s*\[\s*\d'
+    rb'|"completion_tokens":\s*[1-9]'
+)
+"""Output in an event: text of any kind, a tool call, token ids, or a count that is not 0. A role chunk has none of them.
+
+Inside generated text a quote is escaped, so text cannot imitate a key.
+"""
+
+COUNT_KEY = b'"completion_tokens":'
+NO_CHOICES = re.compile(rb'"choices":\s*\[\s*\]')
+ERROR = re.compile(rb'^data:\s*\{\s*"error":\s*[{"]', re.MULTILINE)
+DONE = b"[DONE]"
+TAIL = 6
+"""Finish reason, final usage, error and [DONE] are among the last events."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """What one stream delivered.
+
+    Attributes:
+        chunk_at: Arrival of each event with output. Shape: (chunks,).
+        chunk_tokens: Completion tokens so far at each of them; None where the server sends no continuous usage.
+        first_event: Arrival of the first event of any kind.
+        error: What the server reported inside the stream.
+        lack: What a stream that ended by itself should have had: an event, [DONE], usage.
+    """
+
+    chunk_at: tuple[float, ...]
+    chunk_tokens: tuple[int, ...] | None
+    first_event: float | None
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    cached_tokens: int | None
+    finish_reason: str | None
+    error: str | None
+    lack: str | None
+
+
+def has_output(received: bytes) -> bool:
+    """Return whether the bytes so far carry output: the first token has come."""
+    return OUTPUT.search(received) is not None
+
+
+def reports_error(last: bytes) -> bool:
+    """Return whether the last bytes of a stream hold the server's own error: it comes with status 200, and [DONE] follows."""
+    return ERROR.search(last) is not None
+
+
+def data_lines(stamps: Sequence[float], chunks: Sequence[bytes]) -> Iterator[tuple[float, bytes]]:
+    """Yield (arrival of its last byte, payload) of every `data:` line; reads may cut or join events anywhere."""
+    rest = b""
+    for at, chunk in zip(stamps, chunks, strict=True):
+        whole, newline, tail = chunk.rpartition(b"\n")
+        if not newline:
+            rest += chunk
+            continue
+        for line in (rest + whole).split(b"\n"):
+            if line.startswith(b"data:"):
+                yield at, line[5:].strip()
+        rest = tail
+    if stamps and rest.startswith(b"data:"):
+        yield stamps[-1], rest[5:].strip()
+
+
+def account(stamps: Sequence[float], chunks: Sequence[bytes]) -> Account:
+    """Return what a stream delivered.
+
+    Args:
+        stamps: Arrival of each read, on the monotonic clock. Shape: (reads,).
+        chunks: The bytes of each read. Shape: (reads,).
+    """
+    counted_at: list[float] = []
+    counts: list[int] = []
+    uncounted_at: list[float] = []
+    tail: list[bytes] = []
+    first_event: float | None = None
+    last = 0
+    for at, line in data_lines(stamps, chunks):
+        if first_event is None:
+            first_event = at
+        tail.append(line)
+        place = line.rfind(COUNT_KEY)
+        if place < 0:
+            if OUTPUT.search(line):
+                uncounted_at.append(at)
+            continue
+        count = _number(line, place + len(COUNT_KEY))
+        if count > last and NO_CHOICES.search(line) is None:
+            counted_at.append(at)
+            counts.append(count)
+            last = count
+    continuous = bool(counts) and not uncounted_at
+    ending = _ending(tail[-TAIL:])
+    return Account(
+        chunk_at=tuple(counted_at if continuous else _merged(counted_at, uncounted_at)),
+        chunk_tokens=tuple(counts) if continuous else None,
+        first_event=first_event,
+        prompt_tokens=ending.usage.get("prompt_tokens"),
+        completion_tokens=ending.usage.get("completion_tokens"),
+        cached_tokens=(ending.usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
+        finish_reason=ending.finish_reason,
+        error=ending.error,
+        lack=ending.lack,
+    )
+
+
+def _merged(counted: list[float], uncounted: list[float]) -> list[float]:
+    return sorted(counted + uncounted) if counted else uncounted
+
+
+def _number(line: bytes, start: int) -> int:
+    end = start
+    while end < len(line) and line[end] in b" 0123456789":
+        end += 1
+    digits = line[start:end].strip()
+    return int(digits) if digits.isdigit() else 0
+
+
+@dataclass(frozen=True)
+class _Ending:
+    usage: dict[str, Any]
+    finish_reason: str | None
+    error: str | None
+    lack: str | None
+
+
+def _ending(lines: Sequence[bytes]) -> _Ending:
+    usage: dict[str, Any] = {}
+    finish_reason: str | None = None
+    error: str | None = None
+    for line in lines:
+        event = _event(line)
+        if event.get("error") is not None:
+            error = f"the engine reported in the stream: {_message(event['error'])}"
+        if isinstance(event.get("usage"), dict):
+            usage = event["usage"]
+        for choice in event.get("choices") or ():
+            finish_reason = choice.get("finish_reason") or finish_reason
+    return _Ending(usage=usage, finish_reason=finish_reason, error=error, lack=_lack(lines, usage))
+
+
+def _lack(lines: Sequence[bytes], usage: dict[str, Any]) -> str | None:
+    if not lines:
+        return "the stream ended without any event"
+    if DONE not in lines:
+        return "the stream ended without [DONE]"
+    return None if usage.get("completion_tokens") is not None else "the stream ended without usage"
+
+
+def _event(line: bytes) -> dict[str, Any]:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return {}
+    return event if isinstance(event, dict) else {}
+
+
+def _message(error: Any) -> str:
+    text = error.get("message") if isinstance(error, dict) else error
+    return str(text)[:300]

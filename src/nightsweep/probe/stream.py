@@ -1,0 +1,120 @@
+"""One streamed request: bytes and the time of their arrival, nothing else, while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import httpx
+
+from nightsweep.measurement.values import RequestTiming
+from nightsweep.ports import Clock
+from nightsweep.probe.sse import account, has_output, reports_error
+from nightsweep.units import MonotonicSeconds, Seconds, Tokens
+
+SHOWN = 300
+LAST = 3
+"""Reads at the end of a stream in which an error is looked for."""
+
+
+@dataclass
+class RequestLog:
+    """The record of one request while it runs. `stamps` and `chunks` grow together, one entry per read."""
+
+    stream: int
+    prompt_index: int
+    sent: float = 0.0
+    ended: float | None = None
+    status: int | None = None
+    error: str | None = None
+    cancelled: bool = False
+    started: bool = False
+    stamps: list[float] = field(default_factory=list)
+    chunks: list[bytes] = field(default_factory=list)
+
+    @property
+    def finished(self) -> bool:
+        """Whether it ended by itself."""
+        return self.ended is not None and not self.cancelled
+
+
+async def stream_once(
+    client: httpx.AsyncClient,
+    url: str,
+    *,
+    body: bytes,
+    headers: dict[str, str],
+    log: RequestLog,
+    clock: Clock,
+    timeout: Seconds,
+    on_first: Callable[[], None],
+) -> None:
+    """Send one request and keep what comes, until its end. Failures go into the log; cancelling disconnects.
+
+    Args:
+        timeout: For the whole request.
+        on_first: Called when the first token has come.
+    """
+    log.sent = clock.monotonic()
+    try:
+        async with asyncio.timeout(float(timeout)):
+            async with client.stream("POST", url, content=body, headers=headers) as response:
+                log.status = response.status_code
+                if response.status_code != 200:
+                    text = (await response.aread()).decode("utf-8", errors="replace")
+                    log.error = f"HTTP {response.status_code}: {text[:SHOWN].strip()}"
+                else:
+                    await _receive(response, log, clock=clock, on_first=on_first)
+    except asyncio.CancelledError:
+        log.cancelled = True
+        raise
+    except (TimeoutError, httpx.TimeoutException):
+        log.error = f"no end after {timeout:g} s"
+    except httpx.HTTPError as error:
+        log.error = f"the connection failed: {type(error).__name__} {error}".rstrip()
+    finally:
+        log.ended = clock.monotonic()
+
+
+async def _receive(response: httpx.Response, log: RequestLog, *, clock: Clock, on_first: Callable[[], None]) -> None:
+    """Keep reads and their times: the hot path. A pattern is searched only until the first token has come."""
+    now, stamp, keep = clock.monotonic, log.stamps.append, log.chunks.append
+    reads = response.aiter_raw()
+    async for chunk in reads:
+        stamp(now())
+        keep(chunk)
+        if has_output(b"".join(log.chunks)):
+            log.started = True
+            on_first()
+            break
+    async for chunk in reads:
+        stamp(now())
+        keep(chunk)
+    if reports_error(b"".join(log.chunks[-LAST:])):
+        log.error = account(log.stamps, log.chunks).error
+
+
+def timing_of(log: RequestLog) -> RequestTiming:
+    """Return what a request was, once it is over. A stream that was cut by us lacks its end without fault."""
+    seen = account(log.stamps, log.chunks)
+    error = log.error or seen.error or (None if log.cancelled else seen.lack)
+    return RequestTiming(
+        stream=log.stream,
+        prompt_index=log.prompt_index,
+        sent=MonotonicSeconds(log.sent),
+        first_token=MonotonicSeconds(seen.chunk_at[0]) if seen.chunk_at else None,
+        ended=None if log.ended is None else MonotonicSeconds(log.ended),
+        chunk_at=seen.chunk_at,
+        chunk_tokens=seen.chunk_tokens,
+        prompt_tokens=_tokens(seen.prompt_tokens),
+        completion_tokens=None if log.cancelled else _tokens(seen.completion_tokens),
+        cached_tokens=_tokens(seen.cached_tokens),
+        finish_reason=seen.finish_reason,
+        error=error,
+        cancelled=log.cancelled,
+    )
+
+
+def _tokens(count: int | None) -> Tokens | None:
+    return None if count is None else Tokens(count)

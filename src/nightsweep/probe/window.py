@@ -1,0 +1,228 @@
+"""One decode window: bring the load up, read, hold, read, disconnect, wait until the engine is idle."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import httpx
+
+from nightsweep.errors import MetricsUnreadable
+from nightsweep.measurement.values import OccupancySample, RawWindow, Reading
+from nightsweep.ports import Clock, Target, WindowRequest
+from nightsweep.probe.draining import drained
+from nightsweep.probe.load import Load
+from nightsweep.probe.readings import fetch_reading, require_counter
+from nightsweep.units import Seconds
+
+FASTEST_SAMPLING = 0.25
+"""Seconds between occupancy samples at least: reading the page costs the engine some milliseconds."""
+
+RAMP_POLL = 0.05
+GAUGE_PATIENCE = 30.0
+"""Once all streams have their first token, so long may the engine take to report them running and none waiting."""
+
+DYING = 4.0
+"""An engine that fails requests may take seconds to end (vLLM: 1 to 3): so long is waited before requests are blamed."""
+
+DRAIN_TIMEOUT = Seconds(5.0)
+BLURRED = 0.005
+"""A reading whose uncertainty is a larger share of the window than this is read once more."""
+
+ENOUGH_CHUNKS = 16
+
+
+@dataclass
+class Closing:
+    """Why a window closed before its time."""
+
+    flag: str
+    detail: str
+
+
+@dataclass
+class WindowRun:
+    """One window, or one warm-up, in the making.
+
+    Attributes:
+        gone: Set from outside when the engine is no longer alive.
+    """
+
+    client: httpx.AsyncClient
+    load: Load
+    target: Target
+    request: WindowRequest
+    clock: Clock
+    poll: Seconds
+    gone: asyncio.Event
+    samples: list[OccupancySample] = field(default_factory=list)
+
+    async def measure(self) -> RawWindow:
+        """Return the raw window; whatever happens, the load is disconnected.
+
+        Raises:
+            DialectMismatch: The engine does not count generated tokens as they come.
+        """
+        began, started = self.clock.monotonic(), self.clock.now()
+        before: Reading | None = None
+        after: Reading | None = None
+        async with self.load:
+            opening = await self._ramp()
+            closing = opening if isinstance(opening, Closing) else None
+            if isinstance(opening, Reading):
+                before = opening
+                closing = await self._hold(before)
+                after, unread = await self._closing_reading(closing)
+                closing = closing or unread
+        ramp = None if before is None else Seconds(before.at - began)
+        return await self._settled(started, before, after, ramp, closing)
+
+    async def warm_up(self) -> None:
+        """Run until every stream has had some tokens, or the time is over; then disconnect and wait until idle."""
+        deadline = self.clock.monotonic() + self.request.window
+        async with self.load:
+            while not self.load.warmed(chunks=ENOUGH_CHUNKS) and self.clock.monotonic() < deadline:
+                if await self._interrupted(RAMP_POLL):
+                    break
+        await self._drained()
+
+    async def _ramp(self) -> Reading | Closing:
+        deadline = self.clock.monotonic() + self.request.ramp_timeout
+        closing = await self._interrupted(float(self.request.ramp_timeout), until=self.load.started.wait())
+        if closing is not None:
+            return closing
+        if not self.load.started.is_set():
+            return self._not_held(f"{self.load.silent_streams()} streams had no token yet")
+        deadline = min(deadline, self.clock.monotonic() + GAUGE_PATIENCE)
+        seen = "its counters could not be read"
+        while True:
+            with contextlib.suppress(MetricsUnreadable):
+                reading = await self._reading()
+                require_counter(reading, self.target.dialect, "generation_tokens")
+                if self._all_run(reading):
+                    return reading
+                seen = f"the engine reports {_told(reading, 'running')} running, {_told(reading, 'waiting')} waiting"
+            if self.clock.monotonic() > deadline:
+                return self._not_held(seen)
+            closing = await self._interrupted(RAMP_POLL)
+            if closing is not None:
+                return closing
+
+    def _all_run(self, reading: Reading) -> bool:
+        """Return whether the engine runs all streams; a gauge that it does not have cannot speak against it."""
+        running, waiting = reading.values.get("running"), reading.values.get("waiting")
+        return (running is None or running >= self.request.concurrency) and not waiting
+
+    def _not_held(self, reason: str) -> Closing:
+        errors = "; ".join(self.load.first_errors())
+        waited = f"{self.request.concurrency} streams did not run together in time: {reason}"
+        return Closing("underfilled", f"{waited}; {errors}" if errors else waited)
+
+    async def _reading(self) -> Reading:
+        """Return a reading; one whose round trip is long against the window is taken again, and the sharper one kept."""
+        reading = await fetch_reading(self.client, self.target, clock=self.clock)
+        if reading.uncertainty <= BLURRED * self.request.window:
+            return reading
+        again = await fetch_reading(self.client, self.target, clock=self.clock)
+        return again if again.uncertainty <= reading.uncertainty else reading
+
+    async def _hold(self, before: Reading) -> Closing | None:
+        interval = min(max(float(self.poll), FASTEST_SAMPLING), float(self.request.window) / 3)
+        sampler = asyncio.create_task(self._sample(interval, until=before.at + float(self.request.window)))
+        try:
+            remaining = before.at + self.request.window - self.clock.monotonic()
+            return await self._interrupted(remaining)
+        finally:
+            sampler.cancel()
+            await asyncio.gather(sampler, return_exceptions=True)
+
+    async def _sample(self, interval: float, *, until: float) -> None:
+        while self.clock.monotonic() + interval * 1.2 < until:
+            await asyncio.sleep(interval)
+            with contextlib.suppress(MetricsUnreadable):
+                reading = await fetch_reading(self.client, self.target, clock=self.clock)
+                self.samples.append(
+                    OccupancySample(reading.at, reading.values.get("running"), reading.values.get("waiting"))
+                )
+
+    async def _closing_reading(self, closing: Closing | None) -> tuple[Reading | None, Closing | None]:
+        if closing is not None and closing.flag == "engine_exited":
+            return None, None
+        for _ in range(2):
+            try:
+                return await self._reading(), None
+            except MetricsUnreadable as error:
+                unread = Closing("request_failed", f"the closing reading failed: {error}")
+        return None, await self._blame(unread)
+
+    async def _interrupted(self, timeout: float, *, until: Awaitable[object] | None = None) -> Closing | None:
+        """Wait for `timeout`, or for `until`; return why to stop when the engine is gone or the load cannot go on."""
+        waits: list[Awaitable[object]] = [self.gone.wait(), self.load.failed.wait()]
+        if until is not None:
+            waits.append(until)
+        tasks = [asyncio.ensure_future(wait) for wait in waits]
+        try:
+            await asyncio.wait(tasks, timeout=max(timeout, 0.0), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        if self.gone.is_set():
+            return Closing("engine_exited", "the engine ended while it was measured")
+        if self.load.failed.is_set():
+            return await self._blame(Closing("request_failed", f"streams keep failing: {self.load.failure}"))
+        return None
+
+    async def _blame(self, closing: Closing) -> Closing:
+        """Return the engine's end as the reason when it comes within some seconds: a dying engine fails requests first."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.gone.wait(), DYING)
+            return Closing("engine_exited", f"the engine ended while it was measured; {closing.detail}")
+        return closing
+
+    async def _settled(
+        self,
+        started: datetime,
+        before: Reading | None,
+        after: Reading | None,
+        ramp: Seconds | None,
+        closing: Closing | None,
+    ) -> RawWindow:
+        """Return the window once the engine is idle; the chunks are read meanwhile."""
+        gone = closing is not None and closing.flag == "engine_exited"
+        draining = None if gone else asyncio.create_task(self._drained())
+        requests = await asyncio.to_thread(self.load.timings)
+        detail = None if closing is None else closing.detail
+        if draining is not None and not await draining:
+            detail = "; ".join(filter(None, (detail, f"the engine was not idle {DRAIN_TIMEOUT:g} s later")))
+        return RawWindow(
+            concurrency=self.request.concurrency,
+            seconds_asked=self.request.window,
+            started=started,
+            before=before,
+            after=after,
+            samples=tuple(self.samples),
+            requests=requests,
+            ramp=ramp,
+            ended_early=None if closing is None else closing.flag,
+            detail=detail,
+        )
+
+    async def _drained(self) -> bool:
+        waiting = asyncio.create_task(drained(self.client, self.target, clock=self.clock, timeout=DRAIN_TIMEOUT))
+        dying = asyncio.create_task(self.gone.wait())
+        try:
+            await asyncio.wait({waiting, dying}, return_when=asyncio.FIRST_COMPLETED)
+            return waiting.done() and waiting.result()
+        finally:
+            waiting.cancel()
+            dying.cancel()
+            await asyncio.gather(waiting, dying, return_exceptions=True)
+
+
+def _told(reading: Reading, name: str) -> str:
+    value = reading.values.get(name)
+    return "an unknown number" if value is None else f"{value:g}"
