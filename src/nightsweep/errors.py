@@ -101,6 +101,18 @@ class ContainerMissing(HostError):
     summary = "no container named {name!r}: `docker ps -a` lists the ones there are"
 
 
+class NotForeign(HostError):
+    """A container named as production is one that nightsweep started itself."""
+
+    summary = "container {name!r} was started by nightsweep itself: name the container that serves by day"
+
+
+class NotOurs(HostError):
+    """A container without our label was about to be stopped or removed as if it were ours."""
+
+    summary = "container {name!r} does not carry nightsweep's label: it is left alone"
+
+
 class EngineNotGone(HostError):
     """An engine was stopped and is still there."""
 

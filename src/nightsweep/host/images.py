@@ -1,0 +1,81 @@
+"""Images: had before they are run, and known by what is in them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import docker
+import docker.errors
+from docker.utils import parse_repository_tag
+
+from nightsweep.errors import DockerUnavailable, ImageMissing
+from nightsweep.host.docker_client import AWAY, explanation, reason
+
+CONTENT = ("Cmd", "Entrypoint", "Env", "ExposedPorts", "Labels", "Shell", "StopSignal", "User", "Volumes", "WorkingDir")
+"""Parts of an image's config that decide how it runs. Engine versions differ in which empty fields they list."""
+
+
+def ensure(client: docker.DockerClient, image: str) -> tuple[Mapping[str, Any], bool]:
+    """Return what Docker knows of an image, and whether it had to be pulled.
+
+    Raises:
+        ImageMissing: It is not here and could not be had.
+        DockerUnavailable: The daemon does not answer.
+    """
+    try:
+        return _known(client, image), False
+    except docker.errors.ImageNotFound:
+        _pull(client, image)
+    except docker.errors.APIError as fault:  # e.g. a reference that cannot be parsed
+        raise ImageMissing(image=image, reason=explanation(fault)) from fault
+    try:
+        return _known(client, image), True
+    except docker.errors.ImageNotFound as fault:
+        raise ImageMissing(image=image, reason="the pull ended without the image") from fault
+
+
+def _known(client: docker.DockerClient, image: str) -> Mapping[str, Any]:
+    attrs: Mapping[str, Any] = client.images.get(image).attrs
+    return attrs
+
+
+def _pull(client: docker.DockerClient, image: str) -> None:
+    repository, tag = parse_repository_tag(image)
+    try:
+        for step in client.api.pull(repository, tag=tag or "latest", stream=True, decode=True):
+            if "error" in step:
+                raise ImageMissing(image=image, reason=str(step["error"]))
+    except docker.errors.APIError as fault:
+        raise ImageMissing(image=image, reason=explanation(fault)) from fault
+    except AWAY as fault:
+        raise DockerUnavailable(reason=f"while pulling {image}: {reason(fault)}") from fault
+
+
+def identity(attrs: Mapping[str, Any]) -> str:
+    """Return "sha256:..." of an image's content.
+
+    The registry's digest where there is one. Else a hash over layers and config: an image's `Id` is not the same in
+    Docker's two image stores.
+
+    Source:
+        Docker Engine API, GET /images/{name}/json: RepoDigests, RootFS.Layers, Config.
+    """
+    digests = sorted(str(entry).rpartition("@")[2] for entry in attrs.get("RepoDigests") or ())
+    if digests:
+        return digests[0]
+    config = attrs.get("Config") or {}
+    content = {
+        "layers": (attrs.get("RootFS") or {}).get("Layers") or [],
+        "config": {key: config[key] for key in CONTENT if config.get(key)},
+        "platform": [attrs.get("Os"), attrs.get("Architecture"), attrs.get("Variant") or None],
+    }
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def references(attrs: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names an image goes by."""
+    return tuple(attrs.get("RepoTags") or ()) + tuple(attrs.get("RepoDigests") or ())
