@@ -58,6 +58,12 @@ class UnknownEngine(PlanError):
     summary = "unknown engine kind {kind!r}: use one of {known}"
 
 
+class NotAnEngine(PlanError):
+    """A container does not run an engine whose command can be read."""
+
+    summary = "container {name} runs no engine that a sweep file could be made of: {reason}"
+
+
 class SecretMissing(PlanError):
     """The plan takes a secret from an environment variable that is not set."""
 

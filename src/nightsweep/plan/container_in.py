@@ -8,7 +8,7 @@ from typing import Any
 from nightsweep.plan.mistakes import Refused
 from nightsweep.plan.quantities import Reader, text
 
-_VOLUME = re.compile(r"[^:]+:/[^:]*(:[a-zA-Z,]+)?")
+_VOLUME = re.compile(r"[^:.~][^:]*:/[^:]*(:[a-zA-Z,]+)?")
 _ULIMIT = re.compile(r"[a-z]+=-?\d+(:-?\d+)?")
 
 

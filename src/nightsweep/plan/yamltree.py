@@ -45,7 +45,8 @@ class Tree:
         """Return the line (from 1) of what `path` names, or of the nearest thing around it that exists."""
         if self.root is None:
             return 1
-        node, line = self.root, self.root.start_mark.line + 1
+        node: Any = self.root
+        line = _line(node)
         for step in path:
             found = _child(node, step)
             if found is None:

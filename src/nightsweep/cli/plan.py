@@ -1,0 +1,276 @@
+"""`nightsweep plan`: what a sweep file would do, before anything is touched."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from nightsweep.analysis.tables import Table
+    from nightsweep.plan.estimate import Estimate
+    from nightsweep.plan.model import BootTask, EngineConfig, SweepPlan
+    from nightsweep.ports import Engine
+
+CONTAINER_PORT = 8000
+FEW = 3
+
+
+@dataclass(frozen=True)
+class Access:
+    """What the command reaches; passed as the click context's object to plan in somebody else's world.
+
+    Attributes:
+        load: Text, its source's name and the directory of relative paths to a plan (raises PlanError).
+        history: Cold starts of this box in seconds, as `plan.estimate` takes them; empty when there are none.
+    """
+
+    read: Callable[[str], str]
+    load: Callable[[str, str, Path], SweepPlan]
+    engine: Callable[[str], Engine]
+    history: Callable[[], Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan with all that is told of it."""
+
+    plan: SweepPlan
+    tasks: tuple[BootTask, ...]
+    commands: Mapping[str, tuple[str, ...]]  # by config fingerprint
+    warnings: tuple[str, ...]
+    estimate: Estimate
+
+
+@click.command("plan")
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option("--json", "as_json", is_flag=True, help="One JSON document; times in seconds.")
+@click.option("--no-history", is_flag=True, help="Estimate from the stated defaults; do not look into the database.")
+@click.pass_context
+def command(ctx: click.Context, *, file: str, as_json: bool, no_history: bool) -> None:
+    """Show what a sweep FILE would do; nothing is touched ("-" reads standard input).
+
+    Configs with their fingerprints and the exact engine command of each, boots, cells, windows, the estimated night (from this
+    box's history when there is any, else from defaults that are stated), and warnings. An invalid file ends with exit code 2 and
+    every mistake in it: line, key, what was found, what is allowed.
+
+    \b
+    Example:
+      nightsweep plan sweep.yaml
+      nightsweep plan sweep.yaml --json | jq '.configs[].command'
+    """
+    access = ctx.find_object(Access) or _wired()
+    base = Path.cwd() if file == "-" else Path(file).absolute().parent
+    plan = access.load(access.read(file), file, base)
+    planned = planned_of(plan, engine=access.engine, history={} if no_history else access.history())
+    if as_json:
+        from nightsweep.cli import render
+
+        render.print_json(document(planned))
+    else:
+        _show(planned)
+
+
+def planned_of(plan: SweepPlan, *, engine: Callable[[str], Engine], history: Mapping[str, float]) -> Planned:
+    """Return all that is told of a plan."""
+    from nightsweep.plan.estimate import estimate
+    from nightsweep.plan.order import boot_tasks
+
+    tasks = boot_tasks(plan)
+    return Planned(
+        plan=plan,
+        tasks=tasks,
+        commands={config.fingerprint: engine_command(config, engine=engine) for config in plan.configs},
+        warnings=(*plan.warnings, *_engine_warnings(plan.configs, engine=engine)),
+        estimate=estimate(plan, tasks, history=history),
+    )
+
+
+def engine_command(config: EngineConfig, *, engine: Callable[[str], Engine]) -> tuple[str, ...]:
+    """Return the command line of a config as a boot would use it; port 0 is picked at the boot."""
+    spec = config.engine
+    bridged = spec.host == "docker" and spec.container.network != "host"
+    port = (spec.port or CONTAINER_PORT) if bridged else spec.port
+    return engine(spec.kind).command(config, listen_host="0.0.0.0" if bridged else "127.0.0.1", port=port)
+
+
+def _engine_warnings(configs: Sequence[EngineConfig], *, engine: Callable[[str], Engine]) -> Iterator[str]:
+    """Yield each warning once, with the configs that it is about."""
+    about: dict[str, list[str]] = {}
+    for config in configs:
+        for warning in engine(config.engine.kind).warnings(config):
+            about.setdefault(warning, []).append(config.name)
+    for warning, names in about.items():
+        listed = ", ".join(names[:FEW]) + (f" and {len(names) - FEW} more" if len(names) > FEW else "")
+        yield warning if len(names) == len(configs) else f"{listed}: {warning}"
+
+
+# --- shown -------------------------------------------------------------------------------------------------------
+
+
+def document(planned: Planned) -> dict[str, Any]:
+    """Return the plan as one JSON document.
+
+    Units:
+        seconds.
+    """
+    plan, told = planned.plan, planned.estimate
+    return {
+        "name": plan.name,
+        "fingerprint": plan.fingerprint,
+        "simulated": plan.simulated,
+        "configs": [_config_document(config, planned) for config in plan.configs],
+        "boots": told.boots,
+        "cells": _cells_per_config(plan) * len(plan.configs),
+        "windows": told.windows,
+        "prefills": told.prefills,
+        "estimate": {
+            "seconds": told.seconds,
+            "cold_start_seconds": told.cold_starts,
+            "measuring_seconds": told.measuring,
+            "night_seconds": told.night,
+            "fits": told.fits,
+            "nights": told.nights,
+            "assumptions": list(told.assumptions),
+        },
+        "warnings": list(planned.warnings),
+    }
+
+
+def _config_document(config: EngineConfig, planned: Planned) -> dict[str, Any]:
+    return {
+        "name": config.name,
+        "fingerprint": config.fingerprint,
+        "kind": config.engine.kind,
+        "host": config.engine.host,
+        "image": config.engine.image,
+        "model": config.engine.model,
+        "speculative": dict(config.speculative) if config.speculative else None,
+        "grid": dict(config.grid_values),
+        "command": list(planned.commands[config.fingerprint]),
+        "document": dict(config.document),
+    }
+
+
+def _show(planned: Planned) -> None:
+    from nightsweep.cli import render
+
+    plan = planned.plan
+    render.show(_configs_table(planned))
+    render.write([render.Line(""), render.Line("Engine commands", style="title")])
+    render.write(render.Line(line) for config in plan.configs for line in _command_lines(config, planned))
+    render.write([render.Line(""), render.Line("Estimated night", style="title")])
+    render.write(render.Line(f"  {line}") for line in _estimate_lines(planned))
+    if planned.warnings:
+        render.write([render.Line(""), render.Line("Warnings", style="title")])
+        render.write(render.Line(f"  {warning}", style="single") for warning in planned.warnings)
+
+
+def _configs_table(planned: Planned) -> Table:
+    from nightsweep.analysis.tables import Column, Group, Row, Table
+
+    plan, probe = planned.plan, planned.plan.probe
+    cells = _cells_per_config(plan)
+    figures = (str(probe.boots), str(cells), str(cells * probe.repeats))
+    prefills = str(probe.boots * probe.prefill.repeats) if probe.prefill else "0"
+    rows = [Row((config.name, config.fingerprint[:12], *figures, prefills)) for config in plan.configs]
+    columns = (
+        Column("config", right=False),
+        Column("fingerprint", right=False),
+        Column("boots"),
+        Column("cells"),
+        Column("windows"),
+        Column("prefills"),
+    )
+    streams = ", ".join(str(one) for one in probe.concurrency)
+    degrees = ", ".join(str(one.normalize()) for one in probe.temperature)
+    notes = (
+        f"{len(rows)} configs, {planned.estimate.boots} boots, {cells * len(rows)} cells, {planned.estimate.windows} windows",
+        f"cells: concurrency {streams} x temperature {degrees}; {probe.repeats} repeats of {probe.window:g} s each",
+    )
+    return Table(f"Plan {plan.name}", columns, (Group("", tuple(rows)),), notes=notes, simulated=plan.simulated)
+
+
+def _command_lines(config: EngineConfig, planned: Planned) -> Iterator[str]:
+    spec = config.engine
+    where = f"image {spec.image}, arguments" if spec.host == "docker" else "process"
+    yield f"  {config.name} ({where}):"
+    yield f"    {shlex.join(planned.commands[config.fingerprint])}"
+
+
+def _estimate_lines(planned: Planned) -> Iterator[str]:
+    told, schedule = planned.estimate, planned.plan.schedule
+    yield (
+        f"{length(told.seconds)}: {told.boots} boots ({length(told.cold_starts)} of cold starts), "
+        f"{told.windows} windows and {told.prefills} prefills ({length(told.measuring)})"
+    )
+    if told.night is not None and schedule is not None:
+        nights = f"it takes {told.nights} nights" if told.nights else "not even one boot and production's own start fit"
+        verdict = "fits" if told.fits else f"does not fit; {nights}, going on where it stopped"
+        yield f"night of {length(told.night)}, until {schedule.until} {schedule.timezone}: {verdict}"
+    yield from (f"- {line}" for line in told.assumptions)
+
+
+def length(seconds: float) -> str:
+    """Return a length of time for people: "8 h 12 min", "12 min", "40 s"."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min"
+
+
+def _cells_per_config(plan: SweepPlan) -> int:
+    return len(plan.probe.concurrency) * len(plan.probe.temperature)
+
+
+# --- this machine ------------------------------------------------------------------------------------------------
+
+
+def _wired() -> Access:
+    from nightsweep import wiring
+
+    return Access(
+        read=wiring.read_text,
+        load=lambda text, source, base: wiring.load_plan(text, source=source, base=base)[0],
+        engine=wiring.engine,
+        history=_history,
+    )
+
+
+def _history() -> Mapping[str, float]:
+    """Return this box's cold starts. A database that is not there yet, or does not answer, is no history and no failure."""
+    from nightsweep import wiring
+    from nightsweep.errors import StoreError
+
+    chosen = wiring.settings()
+    if chosen.database_url is None and not (chosen.home / "postgres").exists():
+        return {}
+    from nightsweep.analysis.values import Filters
+
+    try:
+        with wiring.open_queries(chosen) as queries:
+            rows = queries.boots(Filters(box=chosen.box))
+    except StoreError as error:
+        click.echo(f"note: estimated without history: {error}", err=True)
+        return {}
+    return cold_starts([(row.config_fingerprint, row.cold_start) for row in rows if not row.simulated])
+
+
+def cold_starts(rows: Sequence[tuple[str, float | None]]) -> dict[str, float]:
+    """Return the median cold start by config fingerprint, and under "*" over all.
+
+    Units:
+        seconds.
+    """
+    by_config: dict[str, list[float]] = {}
+    for fingerprint, seconds in rows:
+        if seconds is not None:
+            by_config.setdefault(fingerprint, []).append(seconds)
+    found = {fingerprint: median(known) for fingerprint, known in by_config.items()}
+    every = [seconds for known in by_config.values() for seconds in known]
+    return {**found, "*": median(every)} if every else {}

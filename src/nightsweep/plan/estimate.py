@@ -1,0 +1,185 @@
+"""How long a sweep takes: from this box's history where there is any, else from defaults that are said with the answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from statistics import median
+from typing import Protocol
+from zoneinfo import ZoneInfo
+
+from nightsweep.plan.model import BootTask, EngineConfig, Production, Schedule, SweepPlan
+from nightsweep.plan.nights import night_end
+from nightsweep.units import Seconds
+
+ANY = "*"
+"""Key in the history of the median cold start over all configs of the box."""
+
+COLD_START = Seconds(360.0)
+"""Seconds. A 27B model on a GB10 box took 6 to 7 minutes, as published; a shorter boot timeout says that less is expected."""
+PER_WINDOW = Seconds(10.0)
+"""Seconds beside the window: prompts are prefilled until all streams have a token, and streams are ended after it."""
+PER_BOOT = Seconds(20.0)
+"""Seconds beside cold start and warm-up: stopping the engine, and waiting until port and memory are free."""
+PREFILL_RATE = 2000.0
+"""Prompt tokens/s, as published for the same box; prompts of one prefill are sent one after another."""
+
+
+class _Cron(Protocol):
+    def get_next(self, ret_type: type[datetime]) -> datetime:
+        """Return the next start."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The expected length of what is left.
+
+    Attributes:
+        seconds: From taking production down to having it back.
+        boots: Engine starts, production's own not counted.
+        cold_starts: Seconds of all cold starts in it, production's own among them.
+        measuring: Seconds of windows, prefills and warm-ups in it.
+        night: Seconds from the schedule's start to its `until`; None when the plan does not say both.
+        fits: Whether all of it fits into one night; None when the night's length is not known.
+        nights: Nights needed; None when the night's length is not known, or not even one boot fits.
+        assumptions: What the figures were made of, one readable line each.
+    """
+
+    seconds: Seconds
+    boots: int
+    windows: int
+    prefills: int
+    cold_starts: Seconds
+    measuring: Seconds
+    night: Seconds | None
+    fits: bool | None
+    nights: int | None
+    assumptions: tuple[str, ...]
+
+
+def estimate(
+    plan: SweepPlan,
+    tasks: Sequence[BootTask],
+    *,
+    history: Mapping[str, float] | None = None,
+    start: datetime | None = None,
+) -> Estimate:
+    """Return how long these boots take.
+
+    Args:
+        tasks: What is left, as `remaining` says.
+        history: Cold starts of this box in seconds, by config fingerprint; `"*"` is the median over all of them, `"production"`
+            the production engine's own. None or empty: there is none yet.
+        start: When it would start; None takes the schedule's own next start on an ordinary day.
+
+    Units:
+        seconds.
+    """
+    past = history or {}
+    boots = [_boot(plan, task, cold_start=cold_start(task.config, history=past)) for task in tasks]
+    production = production_cold_start(plan.production, history=past)
+    cold = math.fsum(cold_start(task.config, history=past) for task in tasks) + production
+    total = math.fsum(boots) + production
+    night = night_length(plan.schedule, start=start)
+    return Estimate(
+        seconds=Seconds(total),
+        boots=len(tasks),
+        windows=sum(len(task.repeats) for task in tasks),
+        prefills=sum(len(task.prefills) for task in tasks),
+        cold_starts=Seconds(cold),
+        measuring=Seconds(math.fsum(_measuring(plan, task) for task in tasks)),
+        night=night,
+        fits=None if night is None else total <= night,
+        nights=None if night is None else _nights(boots, night=night - production),
+        assumptions=_assumptions(plan, tasks, history=past),
+    )
+
+
+def cold_start(config: EngineConfig, *, history: Mapping[str, float]) -> Seconds:
+    """Return a config's expected cold start: its own history, the box's median, or the default."""
+    known = history.get(config.fingerprint, history.get(ANY))
+    return Seconds(known) if known is not None else _default_cold_start(config.engine.boot_timeout)
+
+
+def production_cold_start(production: Production | None, *, history: Mapping[str, float]) -> Seconds:
+    """Return how long production needs to serve again; 0 s when the plan takes no production down."""
+    if production is None:
+        return Seconds(0.0)
+    known = history.get("production", history.get(ANY))
+    return Seconds(known) if known is not None else _default_cold_start(production.ready_timeout)
+
+
+def night_length(schedule: Schedule | None, *, start: datetime | None = None) -> Seconds | None:
+    """Return seconds from the start of a night to its `until`; None when one of them is not said."""
+    if schedule is None or schedule.until is None or (start is None and schedule.cron is None):
+        return None
+    begin = start or _ordinary_start(schedule)
+    end = night_end(schedule, start=begin)
+    return None if end is None else Seconds((end - begin).total_seconds())
+
+
+def _ordinary_start(schedule: Schedule) -> datetime:
+    """Return a start on a day without a change of clocks nearby: a plan is estimated alike on every day."""
+    from croniter import croniter
+
+    zone = ZoneInfo(schedule.timezone)
+    ticks: _Cron = croniter(schedule.cron or "0 0 * * *", datetime(2026, 1, 12, 12, 0, tzinfo=zone))
+    return ticks.get_next(datetime)
+
+
+def _default_cold_start(timeout: Seconds) -> Seconds:
+    return Seconds(min(COLD_START, timeout / 3))
+
+
+def _boot(plan: SweepPlan, task: BootTask, *, cold_start: Seconds) -> float:
+    return cold_start + PER_BOOT + _measuring(plan, task)
+
+
+def _measuring(plan: SweepPlan, task: BootTask) -> float:
+    probe = plan.probe
+    windows = len(task.repeats) * (probe.window + PER_WINDOW)
+    prefill = len(task.prefills) * (probe.prefill.tokens / PREFILL_RATE + 1.0) if probe.prefill else 0.0
+    return float((probe.warmup if task.repeats else 0.0) + windows + prefill)
+
+
+def _nights(boots: Sequence[float], *, night: float) -> int | None:
+    """Return the nights needed when boots are kept whole; one that is longer than a night is cut, and resumed."""
+    if night <= 0:
+        return None
+    count, used = (1, 0.0) if boots else (0, 0.0)
+    for boot in boots:
+        if used + boot <= night:
+            used += boot
+        elif boot <= night:
+            count, used = count + 1, boot
+        else:
+            whole, used = divmod(used + boot, night)
+            count += int(whole)
+    return count
+
+
+def _assumptions(plan: SweepPlan, tasks: Sequence[BootTask], *, history: Mapping[str, float]) -> tuple[str, ...]:
+    configs = {task.config.fingerprint: task.config for task in tasks}
+    own = [history[one] for one in configs if one in history]
+    lines: list[str] = []
+    if own:
+        lines.append(
+            f"cold start: this box's history for {len(own)} of {len(configs)} configs, median {median(own):.0f} s"
+        )
+    rest = [config for one, config in configs.items() if one not in history]
+    if rest and ANY in history:
+        lines.append(f"cold start of {len(rest)} configs: {history[ANY]:.0f} s, the median over this box's history")
+    elif rest:
+        figures = sorted({f"{cold_start(config, history={}):.0f} s" for config in rest})
+        lines.append(f"cold start of {len(rest)} configs: {' / '.join(figures)}, a default (no history on this box)")
+    if plan.production:
+        seconds = production_cold_start(plan.production, history=history)
+        said = "from history" if {"production", ANY} & set(history) else "a default"
+        lines.append(f"production's own cold start: {seconds:.0f} s, {said}")
+    lines.append(f"each boot: {PER_BOOT:.0f} s to stop and free, up to {plan.probe.warmup:g} s of warm-up")
+    lines.append(f"each window: {plan.probe.window:g} s and {PER_WINDOW:.0f} s around it, none measured again")
+    if plan.probe.prefill:
+        lines.append(f"prefill: {PREFILL_RATE:,.0f} prompt tokens/s")
+    return tuple(lines)
