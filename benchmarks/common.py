@@ -22,7 +22,7 @@ class Figure:
 
     Attributes:
         samples: All of them, in order, in `unit`.
-        value: What is judged: the median unless the name says otherwise.
+        value: What is judged: the median, unless the name says it is a peak.
         target: What it must stay under; None is no target.
         beside: The peer's or the baseline's value measured in the same run, in `unit`; the ratio is value / beside.
         beside_name: What that was.
@@ -98,7 +98,7 @@ def _cell(value: float | None, unit: str = "") -> str:
 def table(sections: Sequence[Section]) -> str:
     """All figures as a Markdown table; a skipped section is a row that says why."""
     lines = [
-        "| what | median | n | min to max | target | met | beside it, same run | ratio |",
+        "| what | figure | n | min to max | target | met | beside it, same run | ratio |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for section in sections:

@@ -1,0 +1,58 @@
+"""All benchmarks: `make bench`. Results go to bench-results/, the table to the terminal and to bench-results/bench.md.
+
+Exit code 1 when a figure misses its target.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from benchmarks import overhead, startup
+from benchmarks.common import RESULTS, Section, machine, table, write
+
+
+def _planning() -> Sequence[Section]:
+    if importlib.util.find_spec("benchmarks.plan_10k") is None:
+        return (Section(name="plan_10k", skipped="benchmarks/plan_10k.py is not here"),)
+    return (importlib.import_module("benchmarks.plan_10k").measure(),)
+
+
+PARTS: tuple[tuple[str, Callable[[], Sequence[Section]]], ...] = (
+    ("startup", lambda: (startup.measure(),)),
+    ("plan_10k", _planning),
+    ("overhead and memory", overhead.measure),
+)
+
+
+def main() -> int:
+    """Run all parts; one that breaks does not hide the others."""
+    sections: list[Section] = []
+    broken = 0
+    for name, part in PARTS:
+        print(f"== {name}", flush=True)
+        begin = time.perf_counter()
+        try:
+            sections += part()
+        except Exception as error:  # noqa: BLE001 - a benchmark run reports what broke and goes on
+            broken += 1
+            sections.append(Section(name=name, skipped=f"broke: {type(error).__name__}: {error}"))
+        print(f"   {time.perf_counter() - begin:.0f} s", flush=True)
+    for section in sections:
+        write(section)
+    facts = machine()
+    head = f"{facts['cpu']}, {facts['cores']} cores, Python {facts['python']}, {facts['at']}"
+    page = f"# Benchmarks\n\n{head}\n\n{table(sections)}"
+    (RESULTS / "bench.md").write_text(page, encoding="utf-8")
+    print(f"\n{page}")
+    missed = [figure.name for section in sections for figure in section.figures if figure.met is False]
+    for name in missed:
+        print(f"target missed: {name}")
+    return 1 if missed or broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
