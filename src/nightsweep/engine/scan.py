@@ -1,0 +1,222 @@
+"""Going through a log for the reason of a failure: causes, consequences, how far the engine had got, and whether it was ready."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from nightsweep.engine.failure_rules import CAUSES, CONSEQUENCE, HARMLESS, HINT, Cause
+from nightsweep.engine.lines import Line, lines_of
+
+_ALARM = re.compile(
+    r"rror|xception|atal|ailed|annot|No |not |denied|died|dead|less than|too (?:old|small|large)|should be|Unexpected key"
+    r"|NCCL|nvidia-container|unsatisfied|out of memory|ncomplete|ETADATA|in use|sigquit|KV cache is needed|Interrupt"
+    r"|can only be|EngineCore encountered|Illegal|is larger than|must |requires |leave no|appears to be|denied|restricted"
+    r"|unexpectedly|exit code|provided but|offline mode"
+)
+_NEGATIVE = ("KV Cache is -", "KV cache memory: -")
+_EXCEPTION = re.compile(r"(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout)\b(?::|$)")
+_CONTINUED = ("Unexpected keyword", "Input should be", "Value error,")
+_EARLY = ("MemorySnapshot", "init_device", "mem_get_info")
+_CAPTURE = ("capture_end", "capture_model", "graph_capture", "cuda_graph_runner", "capture_begin")
+_DRAFTER = ("speculative_config=SpeculativeConfig(", "speculative_draft_model_path='")
+_NEAR = 60
+"""Messages within which a traceback's frames belong to its last line."""
+
+STAGE_WORDS: tuple[tuple[str, str], ...] = (
+    ("non-default args", "config"),
+    ("vLLM API server version", "config"),
+    ("vLLM server version", "config"),
+    ("args: Namespace", "config"),
+    ("server_args=", "config"),
+    ("Resolved architecture", "config"),
+    ("Initializing a", "config"),
+    ("Starting to load model", "load"),
+    ("Loading model from scratch", "load"),
+    ("Load weight begin", "load"),
+    ("Loading weights took", "load"),
+    ("Loading model weights took", "compile"),
+    ("Model loading took", "compile"),
+    ("Load weight end", "kv_cache"),
+    ("torch.compile t", "compile"),
+    ("Dynamo bytecode", "compile"),
+    ("Available KV cache memory", "kv_cache"),
+    ("KV Cache is allocated", "kv_cache"),
+    ("Memory pool end", "warmup"),
+    ("Graph capturing", "warmup"),
+    ("Capturing CUDA graph", "warmup"),
+    ("Capture cuda graph begin", "warmup"),
+    ("Capture target", "warmup"),
+    ("max_total_num_tokens=", "warmup"),
+    ("Starting vLLM", "warmup"),
+)
+STAGE_ORDER = ("arguments", "config", "load", "compile", "kv_cache", "warmup", "serving")
+_STAGE_BY_INITIAL: dict[str, tuple[tuple[str, str], ...]] = {}
+for _text, _stage in STAGE_WORDS:
+    _STAGE_BY_INITIAL[_text[0]] = (*_STAGE_BY_INITIAL.get(_text[0], ()), (_text, _stage))
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A sentence that tells why: where it stands, what it says, and where the engine was."""
+
+    at: int
+    cause: Cause
+    found: re.Match[str]
+    lines: tuple[str, ...]
+    stage: str
+    in_draft: bool
+    after_target: bool
+
+
+@dataclass
+class Scan:
+    """What a whole log tells of a failure."""
+
+    hits: list[Hit] = field(default_factory=list)
+    exceptions: list[tuple[int, str]] = field(default_factory=list)
+    messages: int = 0
+    stage: str = "arguments"
+    ready: bool = False
+    stopped_at: int | None = None
+    load_started: bool = False
+    loads: int = 0
+    drafter_next: bool = False
+    loaded: bool = False
+    drafter_configured: bool = False
+    cold_compile: bool = False
+    last_line: str = ""
+    early_at: int | None = None
+    capture_at: int | None = None
+    _previous: str = ""
+
+    def take(self, line: Line) -> None:
+        """Take the next message."""
+        message = line.message.strip()
+        if not message:
+            return
+        self.messages += 1
+        self.last_line = line.raw.strip()[:1000]
+        self._progress(message, line)
+        if self._looks_alarming(message, line):
+            self._match(message, line)
+        self._previous = message
+
+    def best(self) -> Hit | None:
+        """Return the first hit of the most telling weight."""
+        return min(self.hits, key=lambda hit: (-hit.cause.weight, hit.at), default=None)
+
+    # --- how far the engine had got ------------------------------------------------------------------------------
+
+    def _progress(self, message: str, line: Line) -> None:
+        for text, stage in _STAGE_BY_INITIAL.get(message[0], ()):
+            if message.startswith(text):
+                self._advance(stage)
+                self._note(message)
+                return
+        if message.startswith(("Application startup complete", "The server is fired up")):
+            self._ready(message, line)
+        elif message.startswith(("Loading drafter model", "Compiling a graph for", "Shutting down", "[shutdown]")):
+            self._note(message)
+
+    def _advance(self, stage: str) -> None:
+        if STAGE_ORDER.index(stage) > STAGE_ORDER.index(self.stage):
+            self.stage = stage
+
+    def _note(self, message: str) -> None:
+        if message.startswith(("Starting to load", "Loading model from scratch", "Load weight begin")):
+            self.load_started = True
+        elif message.startswith(("Loading weights took", "Load weight end")):
+            self.loads += 1
+        elif message.startswith("Loading drafter model"):
+            self.drafter_next = True
+        elif message.startswith(("Model loading took", "Loading model weights took")):
+            self.loaded = True
+        elif message.startswith("Compiling a graph for"):
+            self.cold_compile = True
+        elif message.startswith(("Shutting down", "[shutdown]")):
+            self.stopped_at = self.messages if self.stopped_at is None else self.stopped_at
+        elif any(sign in message for sign in _DRAFTER):
+            self.drafter_configured = "method='ngram" not in message
+
+    def _ready(self, message: str, line: Line) -> None:
+        if message.startswith("Application") and self.stage in ("load", "kv_cache") and line.style == "sglang":
+            return
+        self.ready = True
+        self.stage = "serving"
+        self.hits.clear()  # whatever alarmed before, the engine came up
+        self.exceptions.clear()
+
+    # --- what it says ------------------------------------------------------------------------------------------------
+
+    def _looks_alarming(self, message: str, line: Line) -> bool:
+        if line.headed and line.level in ("INFO", "DEBUG", "WARNING"):
+            return any(sign in message for sign in _NEGATIVE)
+        if message.startswith(('File "', "^", "~")) or "it/s]" in message or "s/it]" in message:
+            self._frame(message)
+            return False
+        return _ALARM.search(message, 0, 4000) is not None
+
+    def _frame(self, message: str) -> None:
+        if any(sign in message for sign in _EARLY):
+            self.early_at = self.messages
+        if any(sign in message for sign in _CAPTURE):
+            self.capture_at = self.messages
+
+    def _match(self, message: str, line: Line) -> None:
+        self._frame(message)
+        if any(text in message for text in HARMLESS):
+            return
+        continued = message.startswith(_CONTINUED)
+        text = f"{self._previous} {message}"[:8000] if continued else message[:8000]
+        for cause in CAUSES:
+            if cause.needle and cause.needle not in text:
+                continue
+            found = cause.pattern.search(text)
+            if found is not None:
+                kept = (self._previous, line.raw) if continued else (line.raw,)
+                self._keep(cause, found, tuple(part.strip()[:1000] for part in kept))
+                return
+        if _EXCEPTION.match(message) and len(self.exceptions) < 200:
+            self.exceptions.append((self.messages, line.raw.strip()[:1000]))
+
+    def _keep(self, cause: Cause, found: re.Match[str], lines: tuple[str, ...]) -> None:
+        if len(self.hits) >= 500:
+            return
+        stage = cause.stage or self.stage
+        if cause.kind == "gpu_oom" and self.capture_at is not None and self.messages - self.capture_at < _NEAR:
+            stage = "warmup"
+        in_draft = self.drafter_next or (self.loads > 0 and not self.loaded)
+        self.hits.append(
+            Hit(
+                at=self.messages,
+                cause=cause,
+                found=found,
+                lines=lines,
+                stage="serving" if self.ready else stage,
+                in_draft=in_draft and not self.loaded,
+                after_target=self.loads > 0 or self.loaded,
+            )
+        )
+
+    def early(self, hit: Hit) -> bool:
+        """Return whether a hit stands beside the frames of the very first look at the device."""
+        return self.early_at is not None and not self.load_started and abs(hit.at - self.early_at) < _NEAR
+
+    def consequences(self, kind: str) -> int:
+        """Return how often a weak sign of a kind came."""
+        return sum(hit.cause.kind == kind and hit.cause.weight <= HINT for hit in self.hits)
+
+    def only_weak(self) -> bool:
+        """Return whether nothing tells a cause."""
+        return all(hit.cause.weight == CONSEQUENCE for hit in self.hits)
+
+
+def scan(texts: Iterable[str]) -> Scan:
+    """Return what a log tells of a failure, in one pass."""
+    result = Scan()
+    for text in texts:
+        for line in lines_of(text):
+            result.take(line)
+    return result
