@@ -1,0 +1,1 @@
+"""Prefect: order, retries, schedule. No decisions: those are in `nightsweep.sweep` and in our database."""

@@ -1,4 +1,4 @@
-"""The one place that picks adapters. Everything heavy is imported where it is used, so that small commands stay quick."""
+"""The one place that picks adapters. What is heavy is imported where it is used, so that small commands stay quick."""
 
 from __future__ import annotations
 
@@ -237,3 +237,36 @@ def production_mirror(chosen: Settings) -> Any:
     from nightsweep.service.mirror import FileMirror
 
     return FileMirror(chosen.home / "production.json")
+
+
+def restore_production(
+    chosen: Settings, names: tuple[str, ...] = (), *, say: Callable[[str], None] = lambda text: None
+) -> tuple[Any, ...]:
+    """Bring back what was taken down: the named containers, else what the file beside the database says.
+
+    Needs neither Prefect nor PostgreSQL; the database's open intents are closed when it answers.
+    """
+    from nightsweep.probe.http_probe import HttpProbe
+    from nightsweep.service.restoring import noted, restore_containers
+
+    mirror = production_mirror(chosen)
+    wanted = names or noted(mirror)
+    if not wanted:
+        return ()
+    clock = SystemClock()
+    results = restore_containers(wanted, host=docker_host(chosen), probe=HttpProbe(clock=clock), clock=clock, say=say)
+    back = [result.container for result in results if result.serving]
+    for container in back:
+        mirror.clear(container)
+    _close_intents(chosen, back)
+    return results
+
+
+def _close_intents(chosen: Settings, containers: list[str]) -> None:
+    """Close the intents of containers that serve again. A database that is away hears of it at the next sweep."""
+    from nightsweep.errors import StoreError
+
+    with contextlib.suppress(StoreError), open_store(chosen) as store:
+        for intent_id, container in store.open_intents(store.box_id(docker_host(chosen).box())):
+            if container in containers:
+                store.close_intent(intent_id, outcome="restored")

@@ -1,1 +1,1 @@
-"""The service around sweeps: Prefect's server and API over plain HTTP, files that outlive a process, checks of the box."""
+"""Around sweeps: Prefect's server and API over plain HTTP, files that outlive a process, checks of the box."""

@@ -1,4 +1,4 @@
-"""A small file that says which production container was taken down: readable by people, and when the database is not there."""
+"""A small file that says which production container was taken down, for when the database is not there."""
 
 from __future__ import annotations
 

@@ -11,12 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from nightsweep.errors import BootError, HostError, LeaseLost, StoreError, SweepError
+from nightsweep.errors import BootError, HostError, LeaseLost, SecretMissing, StoreError, SweepError
 from nightsweep.plan.model import BootTask, Repeat, SweepPlan
 from nightsweep.plan.remaining import remaining, slots, temperature_key
 from nightsweep.ports import BoxFacts, Progress, Stored
 from nightsweep.sweep.boot import Running, booted
 from nightsweep.sweep.guard import production_down
+from nightsweep.sweep.launch import environment
 from nightsweep.sweep.lease import Held, held
 from nightsweep.sweep.measure import Measuring, measure_prefill, measure_repeat, warm_up
 from nightsweep.sweep.signals import Terminated, signals_deferred
@@ -71,10 +72,12 @@ def run_sweep(plan: SweepPlan, tools: Tools, *, file_text: str, steps: Steps, li
     """Run a sweep, or go on with it, and return how it ended.
 
     Raises:
+        SecretMissing: A variable that a secret is taken from is not set; nothing was touched.
         BoxBusy: Another sweep runs on this box.
         HostError: The machine is at fault; what was measured is kept, and the sweep is recorded as failed.
         StoreError: The database is at fault.
     """
+    check_secrets(plan, tools)
     box = box_of(plan, tools)
     box_id = tools.store.box_id(box)
     sweep_id = tools.store.open_sweep(plan, box_id=box_id, file_text=file_text)
@@ -88,6 +91,15 @@ def run_sweep(plan: SweepPlan, tools: Tools, *, file_text: str, steps: Steps, li
             raise
         tools.store.release(lease, state=state, note=note)
     return _outcome(run, state, note)
+
+
+def check_secrets(plan: SweepPlan, tools: Tools) -> None:
+    """Raise SecretMissing for the first secret that is not there: before anything is stopped, not in the middle of a night."""
+    for config in plan.configs:
+        environment(config, environ=tools.environ)
+    key = plan.probe.api_key
+    if key is not None and key.from_env not in tools.environ:
+        raise SecretMissing(variable=key.from_env, key="probe.api_key")
 
 
 def box_of(plan: SweepPlan, tools: Tools) -> BoxFacts:

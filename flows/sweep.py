@@ -1,0 +1,172 @@
+"""The sweep as a Prefect flow: one task per boot and one per cell, named and with progress, thin over `run_sweep`.
+
+Served by a Runner (`python -m flows.sweep`), never by a process worker: on SIGTERM that one kills flows without cleanup.
+Synchronous, tasks called directly in the main thread: only there do signals and cancellation interrupt a blocked call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
+
+from prefect import flow, get_run_logger, task
+from prefect.artifacts import create_progress_artifact, update_progress_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
+from prefect.runtime import flow_run as this_run
+from prefect.states import Cancelled, Completed, Failed
+
+from nightsweep import wiring
+from nightsweep.errors import BoxBusy
+from nightsweep.plan.model import BootTask, Cell, EngineConfig
+from nightsweep.plan.nights import night_end
+from nightsweep.ports import Progress
+from nightsweep.sweep.loop import run_sweep
+from nightsweep.sweep.tools import Limits, Outcome, StopWanted
+
+T = TypeVar("T")
+Call = Callable[[], None]
+
+
+@task(name="boot", task_run_name="boot {config} #{number}", cache_policy=NO_CACHE, persist_result=False, retries=0)
+def boot_task(config: str, number: int, call: Call) -> None:
+    """Carry out one boot."""
+    call()
+
+
+@task(
+    name="cell",
+    task_run_name="{config} c={concurrency} T={temperature}",
+    cache_policy=NO_CACHE,
+    persist_result=False,
+    retries=0,
+)
+def cell_task(config: str, concurrency: int, temperature: str, call: Call) -> None:
+    """Carry out the measuring of one cell."""
+    call()
+
+
+class PrefectSteps:
+    """Carries the loop's steps out as Prefect tasks and shows progress; nothing is decided from what Prefect answers."""
+
+    def __init__(self, logger: Any) -> None:
+        self._logger = logger
+        self._artifact: UUID | None = None
+
+    def boot(self, task: BootTask, do: Callable[[], T]) -> T:
+        """Carry out one boot as a task."""
+        return _through(do, lambda call: boot_task(task.config.name, task.boot_round + 1, call))
+
+    def cell(self, config: EngineConfig, cell: Cell, do: Callable[[], T]) -> T:
+        """Carry out one cell as a task."""
+        return _through(do, lambda call: cell_task(config.name, cell.concurrency, str(cell.temperature), call))
+
+    def progress(self, progress: Progress) -> None:
+        """Show progress as a log line and a bar; a server that is away must not stop a sweep."""
+        self._logger.info("[%d/%d] %s", progress.windows_done, progress.windows_planned, progress.message)
+        share = 100.0 * progress.windows_done / max(progress.windows_planned, 1)
+        with contextlib.suppress(Exception):
+            if self._artifact is None:
+                made = create_progress_artifact(progress=share, description="windows stored")
+                self._artifact = made if isinstance(made, UUID) else None
+            else:
+                update_progress_artifact(artifact_id=self._artifact, progress=share)
+
+
+def _through(do: Callable[[], T], carry: Callable[[Call], None]) -> T:
+    """Carry `do` out inside a task. Its result stays here: nothing of ours is handed to Prefect for keeping.
+
+    A wish to stop is no failure of the task that noticed it.
+    """
+    result: list[T] = []
+    stop: list[StopWanted] = []
+
+    def call() -> None:
+        try:
+            result.append(do())
+        except StopWanted as wish:
+            stop.append(wish)
+
+    carry(call)
+    if stop:
+        raise stop[0]
+    return result[0]
+
+
+def bring_production_back(flow: Any, flow_run: Any, state: Any) -> None:
+    """Restore production after a run that was cancelled, failed or killed. Called by the Runner with these very names."""
+    wiring.restore_production(wiring.settings())
+
+
+@flow(
+    name="sweep",
+    flow_run_name="{name}",
+    log_prints=False,
+    retries=0,
+    persist_result=False,
+    on_cancellation=[bring_production_back],
+    on_crashed=[bring_production_back],
+    on_failure=[bring_production_back],
+)
+def sweep(file_text: str, name: str = "sweep", base: str | None = None) -> State[Any]:
+    """Run a sweep file, or go on with it.
+
+    Args:
+        file_text: The sweep file itself; it holds no secret, only the names of variables that do.
+        name: What the run is called in Prefect.
+        base: Directory that a relative path of a prompt file is taken from.
+    """
+    logger = get_run_logger()
+    _quiet_libraries()
+    plan, prompts = wiring.load_plan(file_text, source=name, base=Path(base) if base else None)
+    chosen = wiring.settings()
+    start = this_run.scheduled_start_time or datetime.now(UTC)
+    limits = Limits(until=night_end(plan.schedule, start=start))
+    with wiring.open_store(chosen) as store:
+        tools = wiring.tools_for(chosen, store, prompts)
+        try:
+            outcome = run_sweep(plan, tools, file_text=file_text, steps=PrefectSteps(logger), limits=limits)
+        except BoxBusy as busy:
+            return Cancelled(name="Skipped", message=str(busy))
+    return _state_of(outcome)
+
+
+def _state_of(outcome: Outcome) -> State[Any]:
+    message = f"{outcome.windows_done}/{outcome.windows_planned} windows; {outcome.note}"
+    if outcome.state == "cancelled":
+        return Cancelled(message=message)
+    if outcome.windows_done == 0:
+        return Failed(message=f"nothing was measured; {outcome.note}")
+    return Completed(name="Done" if outcome.state == "done" else "Partial", message=message)
+
+
+def _quiet_libraries() -> None:
+    for noisy in ("httpx", "httpcore", "docker", "alembic"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def main() -> None:
+    """Serve the flow on this box until told to stop."""
+    from prefect.types.entrypoint import EntrypointType
+
+    from flows import sweep as module
+
+    chosen = wiring.settings()
+    wiring.restore_production(chosen)
+    module.sweep.serve(
+        name=chosen.box,
+        limit=1,
+        pause_on_shutdown=False,
+        print_starting_message=False,
+        entrypoint_type=EntrypointType.MODULE_PATH,
+        tags=["nightsweep", f"box:{chosen.box}"],
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""`nightsweep cancel`."""
+
+from __future__ import annotations
+
+import click
+
+from nightsweep import wiring
+
+
+@click.command(name="cancel")
+@click.argument("sweep")
+def command(sweep: str) -> None:
+    """Ask a running SWEEP (id or name) to stop after its current window. The engine is stopped, production restored.
+
+    \b
+    Example:
+      nightsweep cancel dflash2-depth
+    """
+    chosen = wiring.settings()
+    with wiring.open_queries(chosen) as queries:
+        row = queries.sweep_of(sweep)
+    if row.state != "running":
+        click.echo(f"sweep {row.sweep_id} ({row.name}) is not running: it is {row.state}")
+        return
+    with wiring.open_store(chosen) as store:
+        store.request_cancel(row.sweep_id)
+    click.echo(f"sweep {row.sweep_id} ({row.name}) will stop after its current window; `nightsweep status` shows when")

@@ -1,0 +1,34 @@
+"""`nightsweep restore`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from nightsweep import wiring
+from nightsweep.cli import EXIT_FAILED
+
+
+@click.command(name="restore")
+@click.argument("container", nargs=-1)
+def command(container: tuple[str, ...]) -> None:
+    """Bring production back by hand: the named CONTAINERs, else every one that was taken down and is not back.
+
+    Works without Prefect, and without PostgreSQL when that is down. Exit code 1 when one does not serve.
+
+    \b
+    Example:
+      nightsweep restore
+      nightsweep restore vllm-qwen
+    """
+    chosen = wiring.settings()
+    results = wiring.restore_production(chosen, container, say=lambda text: click.echo(text, err=True))
+    if not results:
+        click.echo("nothing to restore: no production container is noted as taken down")
+        return
+    for result in results:
+        word = "serves" if result.serving else "DOES NOT SERVE"
+        click.echo(f"{result.container} {word}: {result.detail}")
+    if not all(result.serving for result in results):
+        sys.exit(EXIT_FAILED)

@@ -1,0 +1,42 @@
+"""`nightsweep resume`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from nightsweep import wiring
+
+
+@click.command(name="resume")
+@click.argument("sweep", required=False)
+@click.option("--until", metavar="HH:MM|never", help="Stop by this local time instead of the file's `schedule.until`.")
+@click.option("--json", "as_json", is_flag=True, help="Print the cells as JSON.")
+def command(sweep: str | None, until: str | None, as_json: bool) -> None:
+    """Go on with a stored SWEEP (id or name; the newest unfinished one by default). The same as `run` with its stored file.
+
+    \b
+    Example:
+      nightsweep resume
+      nightsweep resume dflash2-depth
+    """
+    from nightsweep.cli.run import check_until
+    from nightsweep.cli.running import finish, run_here
+    from nightsweep.errors import NotFound
+
+    if until is not None:
+        check_until(until)
+    chosen = wiring.settings()
+    with wiring.open_queries(chosen) as queries:
+        if sweep is None:
+            unfinished = [row for row in queries.sweeps(limit=100) if row.state != "done"]
+            if not unfinished:
+                raise NotFound(what="an unfinished sweep", hint="`nightsweep status` lists all sweeps")
+            row = max(unfinished, key=lambda found: found.sweep_id)
+        else:
+            row = queries.sweep_of(sweep)
+        text, _ = queries.plan_of(row.sweep_id)
+    click.echo(f"going on with sweep {row.sweep_id} ({row.name})", err=True)
+    outcome, simulated = run_here(chosen, text, source=row.name, base=None, until=until)
+    sys.exit(finish(chosen, outcome, simulated=simulated, as_json=as_json))

@@ -1,0 +1,55 @@
+"""`nightsweep run`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from nightsweep import wiring
+
+
+@click.command(name="run")
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option("--until", metavar="HH:MM|never", help="Stop by this local time instead of the file's `schedule.until`.")
+@click.option("--on-service", is_flag=True, help="Let the running `nightsweep serve` do it, and watch.")
+@click.option("--json", "as_json", is_flag=True, help="Print the cells as JSON.")
+def command(file: str, until: str | None, on_service: bool, as_json: bool) -> None:
+    """Run a sweep FILE now, in this process, or go on with it: what is stored is not measured again.
+
+    Ends with the table of cells. Exit code 0: all measured; 1: failed, or nothing measured; 2: the file is invalid;
+    3: stopped with work left.
+
+    \b
+    Example:
+      nightsweep run examples/process-vllm.yaml
+      nightsweep run sweep.yaml --until 06:30
+    """
+    from nightsweep.cli.running import finish, run_here
+
+    if until is not None:
+        check_until(until)
+    chosen = wiring.settings()
+    text = wiring.read_text(file)
+    base = Path.cwd() if file == "-" else Path(file).absolute().parent
+    if on_service:
+        from nightsweep.cli.following import run_on_service
+
+        sys.exit(run_on_service(chosen, text, source=file, base=base, as_json=as_json))
+    outcome, simulated = run_here(chosen, text, source=file, base=base, until=until)
+    sys.exit(finish(chosen, outcome, simulated=simulated, as_json=as_json))
+
+
+def check_until(until: str) -> None:
+    """Refuse what is no time of day."""
+    import datetime
+
+    if until == "never":
+        return
+    try:
+        datetime.time.fromisoformat(until)
+    except ValueError:
+        raise click.BadParameter(
+            f"found {until!r}; give a time such as 06:30, or never", param_hint="--until"
+        ) from None

@@ -1,0 +1,139 @@
+"""What `run`, `resume` and `demo` share: the loop called in this process, progress shown, the table at the end."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nightsweep import wiring
+from nightsweep.cli import EXIT_FAILED, EXIT_WORK_LEFT
+
+if TYPE_CHECKING:
+    from nightsweep.ports import Progress
+    from nightsweep.settings import Settings
+    from nightsweep.sweep.tools import Limits, Outcome
+
+
+def run_here(
+    chosen: Settings, file_text: str, *, source: str, base: Path | None, until: str | None = None
+) -> tuple[Outcome, bool]:
+    """Run the sweep in this process; return how it ended and whether a simulator was measured.
+
+    SIGTERM and Ctrl-C end the engine and bring production back before the process ends.
+    """
+    from nightsweep.sweep.loop import run_sweep
+    from nightsweep.sweep.signals import raise_on_sigterm
+
+    plan, prompts = wiring.load_plan(file_text, source=source, base=base)
+    raise_on_sigterm()
+    with wiring.open_store(chosen) as store, ProgressView() as view:
+        tools = wiring.tools_for(chosen, store, prompts)
+        outcome = run_sweep(
+            plan, tools, file_text=file_text, steps=view.steps(), limits=limits_of(plan.schedule, until)
+        )
+    return outcome, plan.simulated
+
+
+def limits_of(schedule: object, until: str | None) -> Limits:
+    """Return the sweep's end: `--until` when given ("never" lifts it), else the file's schedule."""
+    from nightsweep.plan.model import Schedule
+    from nightsweep.plan.nights import night_end
+    from nightsweep.sweep.tools import Limits
+
+    if until == "never":
+        return Limits()
+    planned = schedule if isinstance(schedule, Schedule) else None
+    if until is not None:
+        zone = planned.timezone if planned is not None else "UTC"
+        planned = Schedule(timezone=zone, until=until)
+    return Limits(until=night_end(planned, start=datetime.now(UTC)))
+
+
+class ProgressView:
+    """A bar on a terminal, plain lines elsewhere."""
+
+    def __init__(self) -> None:
+        self._tty = sys.stderr.isatty()
+        self._bar: object | None = None
+        self._task: object | None = None
+
+    def __enter__(self) -> ProgressView:
+        if self._tty:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+            self._bar = Progress(
+                BarColumn(bar_width=30),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TextColumn("{task.description}"),
+                console=Console(stderr=True),
+            )
+            self._bar.start()
+            self._task = self._bar.add_task("starting", total=None)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()  # type: ignore[attr-defined]
+
+    def steps(self) -> object:
+        """Return the loop's steps, reporting here."""
+        from nightsweep.sweep.tools import PlainSteps
+
+        return PlainSteps(self.show)
+
+    def show(self, progress: Progress) -> None:
+        """Show where the sweep is."""
+        if self._bar is not None:
+            self._bar.update(  # type: ignore[attr-defined]
+                self._task,
+                completed=progress.windows_done,
+                total=progress.windows_planned,
+                description=progress.message,
+            )
+            return
+        click.echo(f"[{progress.windows_done}/{progress.windows_planned}] {progress.message}", err=True)
+
+
+def finish(chosen: Settings, outcome: Outcome, *, simulated: bool, as_json: bool = False) -> int:
+    """Print boots, cells and how the sweep ended; return the exit code."""
+    from nightsweep.analysis.values import Filters
+
+    with wiring.open_queries(chosen) as queries:
+        filters = Filters(sweep=outcome.sweep_id, with_flagged="yes")
+        print_result(queries, filters, simulated=simulated, as_json=as_json)
+    for problem in outcome.problems:
+        click.echo(f"problem: {problem}", err=True)
+    click.echo(
+        f"sweep {outcome.sweep_id}: {outcome.state}, {outcome.windows_done} of {outcome.windows_planned} windows; {outcome.note}",
+        err=True,
+    )
+    return exit_code(outcome)
+
+
+def print_result(queries: object, filters: object, *, simulated: bool, as_json: bool = False) -> None:
+    """Print the boot table and the cell table: mean, n, range, acceptance length, step time."""
+    from nightsweep.analysis.summary import summarise
+    from nightsweep.cli.render import print_boots, print_cells
+
+    label = " (SIMULATED: not a real engine's numbers)" if simulated else ""
+    cells = summarise(queries.windows(filters))  # type: ignore[attr-defined]
+    if as_json:
+        from nightsweep.cli.render import cells_json
+
+        click.echo(cells_json(cells))
+        return
+    print_boots(queries.boots(filters), title=f"Boots{label}")  # type: ignore[attr-defined]
+    print_cells(cells, title=f"Cells{label}")
+
+
+def exit_code(outcome: Outcome) -> int:
+    """0 done, 1 failed or nothing measured, 3 stopped with work left."""
+    if outcome.state == "failed" or outcome.windows_done == 0:
+        return EXIT_FAILED
+    return 0 if outcome.state == "done" else EXIT_WORK_LEFT

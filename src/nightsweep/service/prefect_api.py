@@ -1,0 +1,85 @@
+"""What we ask of Prefect's REST API: our deployment, a run of it, its state. Plain HTTP, so that no command imports Prefect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from nightsweep.service.prefect_server import PrefectUnavailable
+
+FLOW_NAME = "sweep"
+TERMINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+
+
+@dataclass(frozen=True)
+class FlowRun:
+    """A run as Prefect sees it; our own database decides what is measured."""
+
+    id: str
+    name: str
+    state_type: str | None
+    state_name: str | None
+    message: str | None
+
+    @property
+    def ended(self) -> bool:
+        """Whether Prefect holds it for ended."""
+        return self.state_type in TERMINAL
+
+
+class PrefectApi:
+    """A small client; every call has a timeout, and what fails is PrefectUnavailable."""
+
+    def __init__(self, api_url: str) -> None:
+        self.api_url = api_url.rstrip("/")
+
+    def deployment_id(self, name: str) -> str | None:
+        """Return the id of our served deployment, or None when nobody serves it (yet)."""
+        answer = self._request("GET", f"/deployments/name/{FLOW_NAME}/{name}", missing_is_none=True)
+        return None if answer is None else str(answer["id"])
+
+    def start(self, deployment_id: str, parameters: Mapping[str, Any], *, tags: tuple[str, ...] = ()) -> FlowRun:
+        """Ask for a run of the deployment, now."""
+        body = {"parameters": dict(parameters), "tags": list(tags), "state": {"type": "SCHEDULED"}}
+        return _run(self._request("POST", f"/deployments/{deployment_id}/create_flow_run", json=body))
+
+    def flow_run(self, run_id: str) -> FlowRun:
+        """Return a run."""
+        return _run(self._request("GET", f"/flow_runs/{run_id}"))
+
+    def cancel(self, run_id: str) -> None:
+        """Ask the runner to end a run; its cleanup still happens."""
+        self._request("POST", f"/flow_runs/{run_id}/set_state", json={"state": {"type": "CANCELLING"}, "force": False})
+
+    def version(self) -> str:
+        """Return the server's version."""
+        return str(self._request("GET", "/version"))
+
+    def ui_url(self, run_id: str) -> str:
+        """Return where a person sees the run."""
+        return f"{self.api_url.removesuffix('/api')}/runs/flow-run/{run_id}"
+
+    def _request(self, method: str, path: str, *, json: Any = None, missing_is_none: bool = False) -> Any:
+        url = self.api_url + path
+        try:
+            answer = httpx.request(method, url, json=json, timeout=15.0)
+            if missing_is_none and answer.status_code == 404:
+                return None
+            answer.raise_for_status()
+            return answer.json() if answer.content else None
+        except (httpx.HTTPError, ValueError) as error:
+            raise PrefectUnavailable(url=self.api_url, reason=str(error) or type(error).__name__) from error
+
+
+def _run(answer: Mapping[str, Any]) -> FlowRun:
+    state = answer.get("state") or {}
+    return FlowRun(
+        id=str(answer["id"]),
+        name=str(answer.get("name", "")),
+        state_type=state.get("type"),
+        state_name=state.get("name"),
+        message=state.get("message"),
+    )

@@ -1,0 +1,133 @@
+"""Prefect's server and our runner as child processes: started when nobody else provides them, and stopped by a `with`.
+
+Prefect schedules, supervises and shows; our own database decides. Nothing here imports Prefect: its start takes seconds and
+every command of ours would pay for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import httpx
+
+from nightsweep.errors import HostError
+from nightsweep.units import Seconds
+
+POLL = 0.2
+STOP_PATIENCE = 60.0
+
+
+class PrefectUnavailable(HostError):
+    """Prefect's server does not answer, or could not be started."""
+
+    summary = "Prefect's server at {url} does not answer: {reason}"
+
+
+def prefect_environment(*, home: Path, api_url: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of every Prefect process of ours.
+
+    Telemetry off; run records written in batches (the default drops rows under load); leases of concurrency limits on
+    disk (in memory a restart of the server kills a healthy run); events bounded, so that a lost server does not hold up exits.
+    """
+    return {
+        **environ,
+        "PREFECT_HOME": str(home),
+        "PREFECT_API_URL": api_url,
+        "DO_NOT_TRACK": "1",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+        "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
+        "PREFECT_RUNNER_POLL_FREQUENCY": "2",
+        "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "200",
+        "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "200",
+        "PREFECT_SERVER_EVENTS_RETENTION_PERIOD": "259200",
+        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+        "PREFECT_LOGGING_EXTRA_LOGGERS": "nightsweep",
+        "PREFECT_CLI_PROMPT": "false",
+    }
+
+
+@contextlib.contextmanager
+def prefect_server(
+    *, port: int, home: Path, database_url: str, environ: Mapping[str, str], log: Path, timeout: Seconds
+) -> Iterator[str]:
+    """Run Prefect's server for the block; yield its API URL once it answers.
+
+    Args:
+        database_url: Prefect's own database (asyncpg); never the one our tables are in.
+
+    Raises:
+        PrefectUnavailable: With the end of its log.
+    """
+    url = f"http://127.0.0.1:{port}/api"
+    env = prefect_environment(home=home, api_url=url, environ=environ)
+    env["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = database_url
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    with child(command, env=env, log=log) as process:
+        _wait(process, url=url + "/health", log=log, timeout=timeout)
+        yield url
+
+
+@contextlib.contextmanager
+def runner(*, home: Path, api_url: str, environ: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Serve our flow as a child process for the block."""
+    env = prefect_environment(home=home, api_url=api_url, environ=environ)
+    with child([sys.executable, "-m", "flows.sweep"], env=env, log=log) as process:
+        yield process
+
+
+@contextlib.contextmanager
+def child(command: list[str], *, env: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a child in a session of its own, so that a Ctrl-C reaches us alone; it is asked to end, then made to."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "ab") as output:
+        process = subprocess.Popen(
+            command,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ask the child alone first (the group would get the signal twice, and a second one cuts a flow's cleanup short)."""
+    if process.poll() is None:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=STOP_PATIENCE)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _wait(process: subprocess.Popen[bytes], *, url: str, log: Path, timeout: Seconds) -> None:
+    started = time.monotonic()
+    while True:
+        if process.poll() is not None:
+            raise PrefectUnavailable(url=url, reason=f"it ended with code {process.returncode}: {tail(log)}")
+        with contextlib.suppress(httpx.HTTPError):
+            if httpx.get(url, timeout=2.0).status_code == 200:
+                return
+        if time.monotonic() - started > timeout:
+            raise PrefectUnavailable(url=url, reason=f"not ready after {timeout:.0f} s: {tail(log)}")
+        time.sleep(POLL)
+
+
+def tail(log: Path, *, characters: int = 800) -> str:
+    """Return the end of a log file, for an error message."""
+    with contextlib.suppress(OSError):
+        return log.read_text(errors="replace")[-characters:].strip()
+    return ""
