@@ -16,7 +16,8 @@ class Filters:
     """Which rows are wanted; None is no filter.
 
     Attributes:
-        where: (dotted key of the config document or bare speculative key, operator, value) each; operators = != >= <= > <.
+        where: (dotted key of the config document or bare speculative key, operator, value) each; operators are
+            = != >= <= > <.
         image: Shell-style pattern over image references.
     """
 
@@ -85,11 +86,16 @@ class PrefillRow:
     cached_tokens: Tokens | None
     box: str
     simulated: bool
+    conditions: str = ""  # fingerprint
 
 
 @dataclass(frozen=True)
 class BootRow:
-    """One stored boot."""
+    """One stored boot.
+
+    Attributes:
+        command: What the engine was started with, as recorded by the boot; empty when it was not read.
+    """
 
     boot_id: int
     sweep_id: int
@@ -122,6 +128,7 @@ class BootRow:
     simulated: bool
     windows: int  # stored, flagged ones too
     facts: Mapping[str, Any] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -158,10 +165,30 @@ class Spread:
     maximum: float
     sd: float | None  # None for n = 1
 
+    @property
+    def relative_range(self) -> float | None:
+        """Range divided by the mean, as a ratio; None for one run or a mean of nothing."""
+        return None if self.n < 2 or self.mean == 0 else (self.maximum - self.minimum) / abs(self.mean)
+
+
+def scaled(spread: Spread, *, by: float) -> Spread:
+    """Return the spread of the same runs in a unit that is `by` times as fine; `by` is positive."""
+    sd = None if spread.sd is None else spread.sd * by
+    return Spread(spread.n, spread.boots, spread.mean * by, spread.minimum * by, spread.maximum * by, sd)
+
 
 @dataclass(frozen=True)
 class CellSummary:
-    """A cell of one sweep (or of a pool of equal conditions): each number with its run count and range."""
+    """A cell of one sweep (or of a pool of equal conditions): each number with its run count and range.
+
+    Attributes:
+        decode_rate: tokens / second, all streams together. None when no clean window has the number.
+        step_time, ttft_p50, tpot_p50: seconds. The two percentiles are spreads of each window's own median.
+        flagged: Windows that are stored and left out of every mean.
+        flags: The flags of those windows, each once.
+        flag_counts: How many windows carry each flag.
+        engine_versions: Versions of the engine in the pooled windows, each once.
+    """
 
     config: str
     config_fingerprint: str
@@ -178,6 +205,19 @@ class CellSummary:
     tpot_p50: Spread | None
     flagged: int
     flags: tuple[str, ...] = ()
+    flag_counts: Mapping[str, int] = field(default_factory=dict)
+    acceptance_rate: Spread | None = None
+    engine_versions: tuple[str, ...] = ()
+
+    @property
+    def per_stream(self) -> Spread | None:
+        """Decode rate divided by the concurrency, in tokens / second and stream."""
+        return None if self.decode_rate is None else scaled(self.decode_rate, by=1.0 / self.concurrency)
+
+    @property
+    def single(self) -> bool:
+        """Whether the cell rests on one run, which is not a measurement."""
+        return self.decode_rate is not None and self.decode_rate.n == 1
 
 
 @dataclass(frozen=True)
@@ -192,6 +232,8 @@ class PrefillSummary:
     flagged: int
     box: str
     simulated: bool
+    conditions: str = ""
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

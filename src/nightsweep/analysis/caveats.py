@@ -1,0 +1,213 @@
+"""What a reader of a sweep's numbers must know, written from the data and only when the data call for it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+
+from nightsweep.analysis import text
+from nightsweep.analysis.values import BootRow, CellSummary, PrefillSummary, SweepRow
+from nightsweep.plan.model import SweepPlan
+
+WIDE_RANGE = 0.10
+"""A range beyond this share of the mean is named: differences of that size between configs are then open."""
+
+UNEQUAL_STEPS = 0.02
+"""Share by which tokens per step and acceptance length may differ before it is said that not every step drafts."""
+
+
+def caveats(
+    sweep: SweepRow,
+    *,
+    boots: Sequence[BootRow],
+    cells: Sequence[CellSummary],
+    prefills: Sequence[PrefillSummary] = (),
+    plan: SweepPlan | None = None,
+) -> tuple[str, ...]:
+    """Return the caveats as plain sentences, the gravest first."""
+    rules: tuple[Callable[[], Iterator[str]], ...] = (
+        lambda: _simulated(sweep),
+        lambda: _unfinished(sweep),
+        lambda: _failed(boots, cells),
+        lambda: _unmeasured(cells, plan),
+        lambda: _only_flagged(cells, prefills),
+        lambda: _single_runs(cells),
+        lambda: _open_leads(cells),
+        lambda: _wide(cells),
+        lambda: _single_boots(boots, cells),
+        lambda: _conditions(cells, boots),
+        lambda: _not_every_step(cells),
+        lambda: _through(plan),
+    )
+    return tuple(sentence for rule in rules for sentence in rule())
+
+
+def cell_name(cell: CellSummary) -> str:
+    """Return "config at 8 streams, T=0.7"."""
+    return f"{cell.config} at {text.plural(cell.concurrency, 'stream')}, T={text.temperature(cell.temperature)}"
+
+
+def _simulated(sweep: SweepRow) -> Iterator[str]:
+    if sweep.simulated:
+        yield (
+            f"{text.SIMULATED}: all numbers come from a simulated engine. They show how the product works "
+            "and say nothing about any real engine, model or box."
+        )
+
+
+def _unfinished(sweep: SweepRow) -> Iterator[str]:
+    left = sweep.repeats_planned - sweep.repeats_clean
+    if sweep.state == "done" and left <= 0:
+        return
+    note = f" ({sweep.note})" if sweep.note else ""
+    if left > 0:
+        yield (
+            f"The sweep is {sweep.state}{note}: {sweep.repeats_clean:,} of {sweep.repeats_planned:,} planned repeats "
+            "have a clean window."
+        )
+    else:
+        yield f"The sweep is {sweep.state}{note}."
+
+
+def _failed(boots: Sequence[BootRow], cells: Sequence[CellSummary]) -> Iterator[str]:
+    measured = {cell.config_fingerprint for cell in cells if cell.decode_rate is not None}
+    failures: defaultdict[str, list[BootRow]] = defaultdict(list)
+    for boot in boots:
+        if boot.state == "failed":
+            failures[boot.config_fingerprint].append(boot)
+    absent = [rows[-1] for fingerprint, rows in failures.items() if fingerprint not in measured]
+    if absent:
+        named = text.several(f"{boot.config} ({boot.failure_kind or 'unknown'})" for boot in absent)
+        yield f"Without any number because the engine did not come up or did not stay up: {named}."
+    present = [rows[-1].config for fingerprint, rows in failures.items() if fingerprint in measured]
+    if present:
+        yield f"Measured, but also with failed boots: {text.several(present)}."
+    lost = sum(boot.state == "lost" for boot in boots)
+    if lost:
+        verb = "was" if lost == 1 else "were"
+        yield f"{text.plural(lost, 'boot')} {verb} lost: the service ended without recording how the engine did."
+
+
+def _unmeasured(cells: Sequence[CellSummary], plan: SweepPlan | None) -> Iterator[str]:
+    if plan is None:
+        return
+    seen = {(cell.config_fingerprint, cell.concurrency, cell.temperature) for cell in cells}
+    missing: Counter[str] = Counter()
+    for config in plan.configs:
+        for concurrency in plan.probe.concurrency:
+            for temperature in plan.probe.temperature:
+                missing[config.name] += (config.fingerprint, concurrency, temperature) not in seen
+    named = [f"{name} ({amount})" for name, amount in missing.items() if amount]
+    if named:
+        total = sum(missing.values())
+        yield f"{text.plural(total, 'planned cell')} without any window: {text.several(named)}."
+
+
+def _only_flagged(cells: Sequence[CellSummary], prefills: Sequence[PrefillSummary]) -> Iterator[str]:
+    flagged = [f"{cell_name(cell)} ({', '.join(cell.flags)})" for cell in cells if cell.decode_rate is None]
+    if flagged:
+        yield f"No clean window, so no number: {text.several(flagged)}."
+    prompts = [f"{cell.config} ({', '.join(cell.flags)})" for cell in prefills if cell.rate is None]
+    if prompts:
+        yield f"No clean prefill measurement: {text.several(prompts)}."
+
+
+def _single_runs(cells: Sequence[CellSummary]) -> Iterator[str]:
+    single = [cell_name(cell) for cell in cells if cell.single]
+    if single:
+        yield f"n=1: one run is not a measurement. {text.plural(len(single), 'cell')}: {text.several(single)}."
+
+
+def _open_leads(cells: Sequence[CellSummary]) -> Iterator[str]:
+    """Where the highest mean is not told apart from the next one by the ranges of their runs."""
+    columns: defaultdict[tuple[int, Decimal, str], list[CellSummary]] = defaultdict(list)
+    for cell in cells:
+        if cell.decode_rate is not None:
+            columns[(cell.concurrency, cell.temperature, cell.box)].append(cell)
+    open_leads = []
+    for (concurrency, temperature, _), measured in columns.items():
+        pair = _top_two(measured)
+        if pair is not None and _overlap(*pair):
+            at = f"{text.plural(concurrency, 'stream')}, T={text.temperature(temperature)}"
+            open_leads.append(f"{at} ({pair[0].config} and {pair[1].config})")
+    if open_leads:
+        yield (
+            "Which config is ahead is open, because the runs of the two highest means overlap or one of them is "
+            f"a single run: {text.several(open_leads)}."
+        )
+
+
+def _top_two(cells: Sequence[CellSummary]) -> tuple[CellSummary, CellSummary] | None:
+    ranked = sorted(cells, key=lambda cell: -(cell.decode_rate.mean if cell.decode_rate else 0.0))
+    others = [cell for cell in ranked if cell.config_fingerprint != ranked[0].config_fingerprint]
+    return (ranked[0], others[0]) if others else None
+
+
+def _overlap(first: CellSummary, second: CellSummary) -> bool:
+    a, b = first.decode_rate, second.decode_rate
+    return a is not None and b is not None and (a.n == 1 or b.n == 1 or b.maximum >= a.minimum)
+
+
+def _wide(cells: Sequence[CellSummary]) -> Iterator[str]:
+    wide = []
+    for cell in cells:
+        width = cell.decode_rate.relative_range if cell.decode_rate is not None else None
+        if width is not None and width > WIDE_RANGE:
+            wide.append((width, f"{cell_name(cell)} ({text.percent(width)})"))
+    if wide:
+        wide.sort(key=lambda found: -found[0])
+        yield (
+            f"Runs further apart than {text.percent(WIDE_RANGE)} of their mean, the widest first: "
+            f"{text.several(name for _, name in wide)}."
+        )
+
+
+def _single_boots(boots: Sequence[BootRow], cells: Sequence[CellSummary]) -> Iterator[str]:
+    rounds: defaultdict[str, set[int]] = defaultdict(set)
+    for boot in boots:
+        if boot.windows:
+            rounds[boot.config_fingerprint].add(boot.boot_id)
+    once = sum(len(ids) == 1 for ids in rounds.values())
+    if once and any(cell.decode_rate is not None for cell in cells):
+        which = "Every config was" if once == len(rounds) else f"{text.plural(once, 'config')} of {len(rounds)} were"
+        yield f"{which} measured in one boot only: what differs from boot to boot is not in these ranges."
+
+
+def _conditions(cells: Sequence[CellSummary], boots: Sequence[BootRow]) -> Iterator[str]:
+    conditions: defaultdict[tuple[str, int, Decimal], set[str]] = defaultdict(set)
+    for cell in cells:
+        conditions[(cell.config_fingerprint, cell.concurrency, cell.temperature)].add(cell.conditions)
+    several = sum(len(found) > 1 for found in conditions.values())
+    if several:
+        yield (
+            f"{text.plural(several, 'cell')} measured under more than one set of conditions: the runs are not "
+            "pooled and stand in rows of their own."
+        )
+    versions = sorted({boot.engine_version for boot in boots if boot.engine_version})
+    if len(versions) > 1:
+        yield f"Several engine versions: {', '.join(versions)}. Configs differ in more than their own settings."
+    digests = {boot.image_digest for boot in boots if boot.image_digest}
+    if len(digests) > 1 and len(versions) <= 1:
+        yield f"{len(digests)} different images were used. Configs differ in more than their own settings."
+    boxes = sorted({cell.box for cell in cells})
+    if len(boxes) > 1:
+        yield f"Several boxes: {', '.join(boxes)}."
+
+
+def _not_every_step(cells: Sequence[CellSummary]) -> Iterator[str]:
+    unequal: dict[str, None] = {}
+    for cell in cells:
+        length, per_step = cell.acceptance_length, cell.tokens_per_step_and_stream
+        if length is not None and per_step is not None and abs(per_step.mean / length.mean - 1) > UNEQUAL_STEPS:
+            unequal[cell.config] = None
+    if unequal:
+        yield (
+            "Tokens per step and stream differ from the acceptance length, so not every step drafts: "
+            f"{text.several(unequal)}."
+        )
+
+
+def _through(plan: SweepPlan | None) -> Iterator[str]:
+    if plan is not None and plan.probe.through is not None:
+        yield "Load went through a proxy: TTFT and TPOT include it; decode rates come from the engine's own counters."

@@ -1,0 +1,299 @@
+"""Rows and summaries as plain documents for programs: snake_case keys, units in the names, absent is null."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from nightsweep.analysis.progress import ConfigProgress
+from nightsweep.analysis.values import (
+    BootRow,
+    CellSummary,
+    Event,
+    PrefillSummary,
+    Spread,
+    SweepRow,
+    WindowRow,
+)
+
+Document = dict[str, Any]
+
+_SPREAD = ("mean", "n", "boots", "min", "max", "sd")
+
+CELL_FIELDS: tuple[str, ...] = (
+    "config",
+    "config_fingerprint",
+    "concurrency",
+    "temperature",
+    *(f"decode_rate_tokens_per_second.{part}" for part in _SPREAD),
+    *(f"decode_rate_per_stream_tokens_per_second.{part}" for part in _SPREAD),
+    *(f"acceptance_length.{part}" for part in _SPREAD),
+    *(f"acceptance_rate.{part}" for part in _SPREAD),
+    *(f"step_time_seconds.{part}" for part in _SPREAD),
+    *(f"tokens_per_step_and_stream.{part}" for part in _SPREAD),
+    *(f"ttft_p50_seconds.{part}" for part in _SPREAD),
+    *(f"tpot_p50_seconds.{part}" for part in _SPREAD),
+    "windows_flagged",
+    "flags",
+    "engine_versions",
+    "conditions",
+    "box",
+    "simulated",
+)
+"""Columns of the CSV of cells: dotted paths into `cell_document`."""
+
+BOOT_FIELDS: tuple[str, ...] = (
+    "boot_id",
+    "sweep_id",
+    "sweep",
+    "config",
+    "config_fingerprint",
+    "boot_round",
+    "attempt",
+    "state",
+    "started",
+    "ended",
+    "cold_start_seconds",
+    "weights_gib",
+    "kv_cache_gib",
+    "kv_cache_tokens",
+    "max_concurrency",
+    "max_concurrency_at_tokens",
+    "engine",
+    "engine_version",
+    "image",
+    "image_digest",
+    "exit_code",
+    "oom_killed",
+    "failure.kind",
+    "failure.stage",
+    "failure.lines",
+    "failure.remedy",
+    "failure.retry",
+    "windows",
+    "box",
+    "simulated",
+)
+"""Columns of the CSV of boots: dotted paths into `boot_document`."""
+
+SWEEP_FIELDS: tuple[str, ...] = (
+    "sweep_id",
+    "name",
+    "state",
+    "box",
+    "simulated",
+    "created",
+    "started",
+    "ended",
+    "owner",
+    "note",
+    "phase",
+    "configs",
+    "repeats_planned",
+    "repeats_clean",
+    "windows_flagged",
+    "boots_failed",
+    "prefect_run",
+)
+"""Columns of the CSV of sweeps: keys of `sweep_document`."""
+
+
+def cell_document(cell: CellSummary) -> Document:
+    """Return a cell; every number with mean, n, boots, min, max and sd."""
+    return {
+        "config": cell.config,
+        "config_fingerprint": cell.config_fingerprint,
+        "concurrency": cell.concurrency,
+        "temperature": float(cell.temperature),
+        "decode_rate_tokens_per_second": spread_document(cell.decode_rate),
+        "decode_rate_per_stream_tokens_per_second": spread_document(cell.per_stream),
+        "acceptance_length": spread_document(cell.acceptance_length),
+        "acceptance_rate": spread_document(cell.acceptance_rate),
+        "step_time_seconds": spread_document(cell.step_time),
+        "tokens_per_step_and_stream": spread_document(cell.tokens_per_step_and_stream),
+        "ttft_p50_seconds": spread_document(cell.ttft_p50),
+        "tpot_p50_seconds": spread_document(cell.tpot_p50),
+        "windows_flagged": cell.flagged,
+        "flags": dict(cell.flag_counts),
+        "engine_versions": list(cell.engine_versions),
+        "conditions": cell.conditions,
+        "box": cell.box,
+        "simulated": cell.simulated,
+    }
+
+
+def prefill_document(prefill: PrefillSummary) -> Document:
+    """Return a prefill summary."""
+    return {
+        "config": prefill.config,
+        "config_fingerprint": prefill.config_fingerprint,
+        "prompt_tokens": prefill.prompt_tokens,
+        "prefill_rate_tokens_per_second": spread_document(prefill.rate),
+        "ttft_seconds": spread_document(prefill.ttft),
+        "flagged": prefill.flagged,
+        "flags": list(prefill.flags),
+        "conditions": prefill.conditions,
+        "box": prefill.box,
+        "simulated": prefill.simulated,
+    }
+
+
+def window_document(window: WindowRow) -> Document:
+    """Return one window, as stored."""
+    return {
+        "window_id": window.window_id,
+        "sweep_id": window.sweep_id,
+        "boot_id": window.boot_id,
+        "config": window.config,
+        "config_fingerprint": window.config_fingerprint,
+        "concurrency": window.concurrency,
+        "temperature": float(window.temperature),
+        "repeat": window.repeat,
+        "attempt": window.attempt,
+        "started": _iso(window.started),
+        "flags": list(window.flags),
+        "flag_details": dict(window.flag_details),
+        "decode_rate_tokens_per_second": window.decode_rate,
+        "acceptance_length": window.acceptance_length,
+        "step_time_seconds": window.step_time,
+        "window_seconds": window.seconds,
+        "conditions": window.conditions,
+        "box": window.box,
+        "simulated": window.simulated,
+    }
+
+
+def boot_document(boot: BootRow) -> Document:
+    """Return a boot with its facts; `failure` is null for one that did not fail."""
+    failure = None
+    if boot.failure_kind is not None:
+        failure = {
+            "kind": boot.failure_kind,
+            "stage": boot.failure_stage,
+            "lines": list(boot.failure_lines),
+            "remedy": boot.failure_remedy,
+            "retry": boot.retry,
+        }
+    return {
+        "boot_id": boot.boot_id,
+        "sweep_id": boot.sweep_id,
+        "sweep": boot.sweep_name,
+        "config": boot.config,
+        "config_fingerprint": boot.config_fingerprint,
+        "boot_round": boot.boot_round,
+        "attempt": boot.attempt,
+        "state": boot.state,
+        "started": _iso(boot.started),
+        "ended": _iso(boot.ended),
+        "cold_start_seconds": boot.cold_start,
+        "weights_gib": boot.weights,
+        "kv_cache_gib": boot.kv_cache,
+        "kv_cache_tokens": boot.kv_tokens,
+        "max_concurrency": boot.max_concurrency,
+        "max_concurrency_at_tokens": boot.max_concurrency_tokens,
+        "engine": boot.engine,
+        "engine_version": boot.engine_version,
+        "image": boot.image,
+        "image_digest": boot.image_digest,
+        "exit_code": boot.exit_code,
+        "oom_killed": boot.oom_killed,
+        "failure": failure,
+        "windows": boot.windows,
+        "box": boot.box,
+        "simulated": boot.simulated,
+        "command": list(boot.command),
+        "facts": dict(boot.facts),
+    }
+
+
+def sweep_document(sweep: SweepRow) -> Document:
+    """Return a sweep and how far it is."""
+    document = asdict(sweep)
+    document.update(created=_iso(sweep.created), started=_iso(sweep.started), ended=_iso(sweep.ended))
+    return document
+
+
+def progress_document(progress: ConfigProgress) -> Document:
+    """Return how far one config of a sweep is."""
+    return asdict(progress)
+
+
+def event_document(event: Event) -> Document:
+    """Return an event."""
+    return {**asdict(event), "at": _iso(event.at)}
+
+
+def spread_document(spread: Spread | None) -> Document | None:
+    """Return a mean with its run count and range; null when nothing was measured."""
+    if spread is None:
+        return None
+    return {
+        "mean": spread.mean,
+        "n": spread.n,
+        "boots": spread.boots,
+        "min": spread.minimum,
+        "max": spread.maximum,
+        "sd": spread.sd,
+    }
+
+
+def flat_rows(documents: Iterable[Document], *, fields: Sequence[str]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return header and rows for CSV: dotted paths become names with an underscore, absent an empty field.
+
+    Lists are joined by "; ", mappings become "key=value; ...".
+    """
+    header = tuple(path.replace(".", "_") for path in fields)
+    return header, [tuple(_flat(_at(document, path)) for path in fields) for document in documents]
+
+
+def _at(document: Mapping[str, Any], path: str) -> Any:
+    found: Any = document
+    for key in path.split("."):
+        if found is None:
+            return None
+        found = found[key]
+    return found
+
+
+def _flat(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return "; ".join(f"{key}={item}" for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return "; ".join(str(item) for item in value)
+    return str(value)
+
+
+def finite(value: Any) -> Any:
+    """Return the document with null where a float is not finite: JSON has no word for it."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return value
+
+
+def plain_json(value: Any) -> Any:
+    """Return what JSON has no word for as what it has: decimals as numbers, moments in ISO 8601, the rest as text."""
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, datetime):
+        return _iso(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, set | frozenset | tuple):
+        return list(value)
+    return str(value)
+
+
+def _iso(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()

@@ -1,0 +1,133 @@
+"""Boots, sweeps and flagged windows as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nightsweep.analysis import text
+from nightsweep.analysis.tables import Column, Group, Row, Table, grouped
+from nightsweep.analysis.values import BootRow, SweepRow, WindowRow
+
+
+def boots_table(rows: Sequence[BootRow], *, title: str) -> Table:
+    """Return the table of boots in the order given. Units: seconds, GiB, tokens."""
+    return Table(
+        title=title,
+        label="config",
+        columns=(
+            Column("boot"),
+            Column("outcome", right=False),
+            Column("cold start", "s"),
+            Column("weights", "GiB"),
+            Column("KV cache", "tokens"),
+            Column("max concurrency", right=False),
+            Column("engine", right=False),
+            Column("windows"),
+        ),
+        groups=grouped(rows, heading=lambda boot: text.printable(boot.config), row_of=_boot_row),
+        simulated=any(boot.simulated for boot in rows),
+    )
+
+
+def flagged_table(rows: Sequence[WindowRow], *, title: str) -> Table:
+    """Return flagged windows with the reason of each flag, in the order given."""
+
+    def row_of(row: WindowRow) -> Row:
+        reasons = (f"{flag}: {row.flag_details[flag]}" if flag in row.flag_details else flag for flag in row.flags)
+        repeat = f"{row.repeat + 1}, attempt {row.attempt}"
+        values = (
+            str(row.window_id),
+            str(row.concurrency),
+            text.temperature(row.temperature),
+            repeat,
+            text.moment(row.started),
+            text.printable("; ".join(reasons)),
+        )
+        return Row(values, mark="flagged")
+
+    columns = (
+        Column("window"),
+        Column("streams"),
+        Column("T"),
+        Column("repeat", right=False),
+        Column("started", "UTC", right=False),
+        Column("flags and reasons", right=False),
+    )
+    return Table(
+        title=title,
+        label="config",
+        columns=columns,
+        groups=grouped(rows, heading=lambda row: text.printable(row.config), row_of=row_of),
+        simulated=any(row.simulated for row in rows),
+    )
+
+
+def sweeps_table(rows: Sequence[SweepRow], *, title: str) -> Table:
+    """Return the table of sweeps in the order given."""
+
+    def row_of(sweep: SweepRow) -> Row:
+        return Row(
+            (
+                str(sweep.sweep_id),
+                text.printable(sweep.name),
+                sweep.state,
+                text.printable(sweep.box) + (f" ({text.SIMULATED})" if sweep.simulated else ""),
+                f"{text.bar(sweep.repeats_clean, sweep.repeats_planned)} {sweep.repeats_clean:,}/{sweep.repeats_planned:,}",
+                str(sweep.windows_flagged),
+                str(sweep.boots_failed),
+                text.moment(sweep.started or sweep.created),
+                text.printable(sweep.phase or sweep.note or ""),
+            ),
+            mark={"running": "running", "done": "done", "failed": "failed"}.get(sweep.state, ""),
+        )
+
+    columns = (
+        Column("id"),
+        Column("sweep", right=False),
+        Column("state", right=False),
+        Column("box", right=False),
+        Column("repeats"),
+        Column("flagged"),
+        Column("failed boots"),
+        Column("started", "UTC", right=False),
+        Column("now", right=False),
+    )
+    return Table(title, columns, (Group("", tuple(row_of(sweep) for sweep in rows)),))
+
+
+def max_concurrency(boot: BootRow) -> str:
+    """Return "3.20 at 262,144 tokens"; the number alone where its context length is not known."""
+    if boot.max_concurrency is None:
+        return text.ABSENT
+    requests = text.number(boot.max_concurrency, digits=2)
+    at = boot.max_concurrency_tokens
+    return requests if at is None else f"{requests} at {text.count(at)}"
+
+
+def engine_name(boot: BootRow) -> str:
+    """Return engine and version as one word group."""
+    return " ".join(part for part in (boot.engine, boot.engine_version) if part) or text.ABSENT
+
+
+def outcome(boot: BootRow) -> str:
+    """Return how a boot ended, in house words; a failure with its class and stage."""
+    if boot.failure_kind is None:
+        return boot.state
+    stage = f" ({boot.failure_stage})" if boot.failure_stage else ""
+    return f"{boot.state}: {boot.failure_kind}{stage}"
+
+
+def _boot_row(boot: BootRow) -> Row:
+    return Row(
+        (
+            str(boot.boot_id),
+            outcome(boot),
+            text.number(boot.cold_start, digits=1),
+            text.number(boot.weights, digits=2),
+            text.count(boot.kv_tokens),
+            max_concurrency(boot),
+            engine_name(boot),
+            str(boot.windows),
+        ),
+        mark="failed" if boot.state in ("failed", "lost") else "running" if boot.state in ("starting", "ready") else "",
+    )

@@ -1,0 +1,60 @@
+"""Tables and text as GitHub-flavoured Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from nightsweep.analysis import text
+from nightsweep.analysis.tables import Row, Table
+
+_SPECIAL = re.compile(r"([\\`*|<>\[\]])")
+
+
+def escape(value: str) -> str:
+    """Return text that Markdown shows as it is: config names and log lines come from outside."""
+    return _SPECIAL.sub(r"\\\1", text.printable(value))
+
+
+def table(content: Table) -> str:
+    """Return the table; the groups' heading stands in the first column of each row, notes below."""
+    label = [content.label] if content.label else []
+    headings = [*label, *(column.one_line for column in content.columns)]
+    rules = [*("---" for _ in label), *("---:" if column.right else "---" for column in content.columns)]
+    lines = [_line(escape(heading) for heading in headings), _line(rules)]
+    for group in content.groups:
+        prefix = [escape(group.heading)] if content.label else []
+        lines += [_line([*prefix, *_fields(row)]) for row in group.rows]
+    loud = f" **{text.SIMULATED}**" if content.simulated else ""
+    caption = f"*{escape(content.title)}*{loud}\n\n"
+    notes = "".join(f"\n- {escape(note)}" for note in content.notes)
+    return caption + "\n".join(lines) + ("\n" + notes if notes else "")
+
+
+def code(lines: Sequence[str], *, language: str = "") -> str:
+    """Return a code block whose fence is longer than any run of backticks in it."""
+    body = "\n".join(text.printable(line) for line in lines)
+    longest = max((len(run) for run in re.findall(r"`+", body)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{body}\n{fence}"
+
+
+def inline_code(value: str) -> str:
+    """Return a code span that may itself hold backticks."""
+    shown = text.printable(value)
+    longest = max((len(run) for run in re.findall(r"`+", shown)), default=0)
+    tick = "`" * (longest + 1)
+    return f"{tick} {shown} {tick}" if longest else f"`{shown}`"
+
+
+def bullets(items: Iterable[str]) -> str:
+    """Return a list; the items are Markdown already."""
+    return "\n".join(f"- {item}" for item in items)
+
+
+def _fields(row: Row) -> list[str]:
+    return [f"**{escape(v)}**" if i in row.strong else escape(v) for i, v in enumerate(row.values)]
+
+
+def _line(fields: Iterable[str]) -> str:
+    return "| " + " | ".join(fields) + " |"

@@ -1,0 +1,99 @@
+"""How far a sweep is: what the plan asks for, less what is stored."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nightsweep.analysis.values import BootRow, PrefillRow, WindowRow
+from nightsweep.plan.model import EngineConfig, SweepPlan
+from nightsweep.units import Seconds
+
+WINDOW_EXTRA = 1.15
+"""Time of a measured window beyond its own length: ramp, drain and re-measured ones, as a factor. An estimate."""
+
+
+@dataclass(frozen=True)
+class ConfigProgress:
+    """One config of a plan.
+
+    Attributes:
+        given_up: Repeats that were flagged as often as they may be measured: no clean window, and none will be tried.
+        left: Repeats that will still be measured.
+        boots_left: Boot rounds with anything left.
+    """
+
+    config: str
+    fingerprint: str
+    planned: int
+    clean: int
+    given_up: int
+    left: int
+    prefills_planned: int
+    prefills_clean: int
+    boots_left: int
+    boots_failed: int
+
+
+def progress_of(
+    plan: SweepPlan, *, windows: Sequence[WindowRow], prefills: Sequence[PrefillRow], boots: Sequence[BootRow]
+) -> tuple[ConfigProgress, ...]:
+    """Return the progress of each config, in plan order. Rows are those of the sweep, flagged ones too."""
+    return tuple(
+        _progress(
+            config,
+            plan=plan,
+            windows=[row for row in windows if row.config_fingerprint == config.fingerprint],
+            prefills=[row for row in prefills if row.config_fingerprint == config.fingerprint],
+            boots=[row for row in boots if row.config_fingerprint == config.fingerprint],
+        )
+        for config in plan.configs
+    )
+
+
+def time_left(plan: SweepPlan, progress: Sequence[ConfigProgress], *, boots: Sequence[BootRow]) -> Seconds | None:
+    """Return an estimate of the time the rest takes; None when no boot has shown how long a cold start is."""
+    cold_starts = [boot.cold_start for boot in boots if boot.cold_start is not None]
+    if not cold_starts:
+        return None
+    boot_seconds = sum(config.boots_left for config in progress) * statistics.median(cold_starts)
+    window_seconds = sum(config.left for config in progress) * plan.probe.window * WINDOW_EXTRA
+    return Seconds(boot_seconds + window_seconds)
+
+
+def _progress(
+    config: EngineConfig,
+    *,
+    plan: SweepPlan,
+    windows: Sequence[WindowRow],
+    prefills: Sequence[PrefillRow],
+    boots: Sequence[BootRow],
+) -> ConfigProgress:
+    probe = plan.probe
+    clean = {(row.concurrency, row.temperature, row.repeat) for row in windows if not row.flags}
+    tries: defaultdict[tuple[object, ...], int] = defaultdict(int)
+    for row in windows:
+        tries[(row.concurrency, row.temperature, row.repeat)] += 1
+    given_up = {repeat for repeat, times in tries.items() if times >= probe.max_attempts} - clean
+    planned = len(probe.concurrency) * len(probe.temperature) * probe.repeats
+    left = max(planned - len(clean) - len(given_up), 0)
+    prefill_repeats = probe.prefill.repeats * max(probe.boots, 1) if probe.prefill is not None else 0
+    failed_for_good = any(boot.state == "failed" and boot.retry == "never" for boot in boots)
+    left = 0 if failed_for_good else left
+    prefills_tried = {row.repeat for row in prefills if not row.flags or row.attempt >= probe.max_attempts}
+    prefills_left = 0 if failed_for_good else max(prefill_repeats - len(prefills_tried), 0)
+    rounds_done = {boot.boot_round for boot in boots if boot.state == "stopped"}
+    return ConfigProgress(
+        config=config.name,
+        fingerprint=config.fingerprint,
+        planned=planned,
+        clean=len(clean),
+        given_up=len(given_up),
+        left=left,
+        prefills_planned=prefill_repeats,
+        prefills_clean=len({row.repeat for row in prefills if not row.flags}),
+        boots_left=max(probe.boots - len(rounds_done), 1) if left or prefills_left else 0,
+        boots_failed=sum(boot.state == "failed" for boot in boots),
+    )

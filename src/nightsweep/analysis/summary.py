@@ -1,0 +1,138 @@
+"""Windows summed up to cells: only clean windows of equal conditions are pooled, and a mean never comes alone."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from nightsweep.analysis.values import CellSummary, PrefillRow, PrefillSummary, Spread, WindowRow
+from nightsweep.measurement.values import FLAGS
+
+Row = TypeVar("Row", WindowRow, PrefillRow)
+
+
+def spread_of(values: Sequence[float], *, boots: Iterable[int]) -> Spread | None:
+    """Return run count, mean, range and sample standard deviation of the values; None for none.
+
+    Sums are exact (`math.fsum`) and the deviation is taken around the mean: large values with a small spread keep it.
+    `boots` are the boots that the values come from, in any order and number.
+
+    Raises:
+        ValueError: A value is not finite: that is no measurement.
+    """
+    if not values:
+        return None
+    if not all(math.isfinite(value) for value in values):
+        raise ValueError(f"not a number that was measured: {list(values)}")
+    n = len(values)
+    low, high = min(values), max(values)
+    mean = min(max(math.fsum(values) / n, low), high)  # rounding must not put a mean outside its range
+    sd = None if n == 1 else math.sqrt(math.fsum((value - mean) * (value - mean) for value in values) / (n - 1))
+    return Spread(n=n, boots=len(set(boots)), mean=mean, minimum=low, maximum=high, sd=sd)
+
+
+def summarise(rows: Sequence[WindowRow]) -> list[CellSummary]:
+    """Return one summary per cell and conditions; configs in the order they were first measured in.
+
+    A cell whose windows are all flagged is there, without numbers. Windows of other conditions, of another box or of a
+    simulated box make a row of their own.
+    """
+    groups = _grouped(rows, key=_cell_key)
+    order = _config_order(rows, started=lambda row: row.window_id)
+    summaries = [_summary(group) for group in groups.values()]
+    summaries.sort(key=lambda cell: (order[cell.config_fingerprint], cell.temperature, cell.concurrency, cell.box))
+    return summaries
+
+
+def summarise_prefills(rows: Sequence[PrefillRow]) -> list[PrefillSummary]:
+    """Return one prefill summary per config, prompt length and conditions; the same rules as `summarise`."""
+    groups = _grouped(rows, key=_prefill_key)
+    order = _config_order(rows, started=lambda row: row.prefill_id)
+    summaries = [_prefill_summary(group) for group in groups.values()]
+    summaries.sort(key=lambda prefill: (order[prefill.config_fingerprint], prefill.prompt_tokens or 0, prefill.box))
+    return summaries
+
+
+def in_plan_order(cells: Sequence[CellSummary], *, fingerprints: Sequence[str]) -> list[CellSummary]:
+    """Return the cells with configs in the order of the plan; configs that the plan does not name come last."""
+    place = {fingerprint: index for index, fingerprint in enumerate(fingerprints)}
+    return sorted(cells, key=lambda cell: place.get(cell.config_fingerprint, len(place)))
+
+
+def _cell_key(row: WindowRow) -> Hashable:
+    return (row.config_fingerprint, row.concurrency, row.temperature, row.conditions, row.box, row.simulated)
+
+
+def _prefill_key(row: PrefillRow) -> Hashable:
+    return (row.config_fingerprint, row.prompt_tokens, row.conditions, row.box, row.simulated)
+
+
+def _grouped(rows: Sequence[Row], *, key: Callable[[Row], Hashable]) -> Mapping[Hashable, list[Row]]:
+    groups: dict[Hashable, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
+
+
+def _config_order(rows: Sequence[Row], *, started: Callable[[Row], int]) -> dict[str, int]:
+    first: dict[str, int] = {}
+    for row in rows:
+        first[row.config_fingerprint] = min(first.get(row.config_fingerprint, started(row)), started(row))
+    return first
+
+
+def _summary(group: Sequence[WindowRow]) -> CellSummary:
+    clean = [row for row in group if not row.flags]
+    newest = max(group, key=lambda row: row.window_id)
+    counts = _flag_counts(group)
+    return CellSummary(
+        config=newest.config,
+        config_fingerprint=newest.config_fingerprint,
+        concurrency=newest.concurrency,
+        temperature=newest.temperature,
+        conditions=newest.conditions,
+        box=newest.box,
+        simulated=newest.simulated,
+        decode_rate=_spread(clean, lambda row: row.decode_rate),
+        acceptance_length=_spread(clean, lambda row: row.acceptance_length),
+        acceptance_rate=_spread(clean, lambda row: row.acceptance_rate),
+        step_time=_spread(clean, lambda row: row.step_time),
+        tokens_per_step_and_stream=_spread(clean, lambda row: row.tokens_per_step_and_stream),
+        ttft_p50=_spread(clean, lambda row: row.ttft_p50),
+        tpot_p50=_spread(clean, lambda row: row.tpot_p50),
+        flagged=len(group) - len(clean),
+        flags=tuple(counts),
+        flag_counts=counts,
+        engine_versions=tuple(sorted({row.engine_version for row in clean if row.engine_version is not None})),
+    )
+
+
+def _prefill_summary(group: Sequence[PrefillRow]) -> PrefillSummary:
+    clean = [row for row in group if not row.flags]
+    newest = max(group, key=lambda row: row.prefill_id)
+    return PrefillSummary(
+        config=newest.config,
+        config_fingerprint=newest.config_fingerprint,
+        prompt_tokens=newest.prompt_tokens,
+        rate=_spread(clean, lambda row: row.rate),
+        ttft=_spread(clean, lambda row: row.ttft),
+        flagged=len(group) - len(clean),
+        box=newest.box,
+        simulated=newest.simulated,
+        conditions=newest.conditions,
+        flags=tuple(_flag_counts(group)),
+    )
+
+
+def _spread(rows: Sequence[Row], value_of: Callable[[Row], float | None]) -> Spread | None:
+    measured = [(value, row.boot_id) for row in rows if (value := value_of(row)) is not None]
+    return spread_of([value for value, _ in measured], boots=(boot for _, boot in measured))
+
+
+def _flag_counts(rows: Sequence[Row]) -> dict[str, int]:
+    """Return windows by flag, in the order of the contract's list; flags that it does not know come last, by name."""
+    counts = Counter(flag for row in rows for flag in row.flags)
+    known = {flag: place for place, flag in enumerate(FLAGS)}
+    return {flag: counts[flag] for flag in sorted(counts, key=lambda flag: (known.get(flag, len(known)), flag))}

@@ -1,0 +1,279 @@
+"""What stands in a table, for terminal, plain text and Markdown alike. No layout here."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TypeVar
+
+from nightsweep.analysis import text
+from nightsweep.analysis.values import CellSummary, PrefillSummary, Spread
+
+T = TypeVar("T")
+
+ONE_RUN_NOTE = "n=1: one run is not a measurement"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's heading; the unit stands under it or in brackets."""
+
+    heading: str
+    unit: str = ""
+    right: bool = True
+
+    @property
+    def one_line(self) -> str:
+        """Heading and unit in one line."""
+        return f"{self.heading} ({self.unit})" if self.unit else self.heading
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row.
+
+    Attributes:
+        mark: "" | "single" (one run) | "flagged" | "failed" | "running" | "done".
+        strong: Which values stand out, by index.
+    """
+
+    values: tuple[str, ...]
+    mark: str = ""
+    strong: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows under one heading; in plain text the heading stands in each row's first column."""
+
+    heading: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table. `label` is the column heading of the groups' headings; empty where groups have none."""
+
+    title: str
+    columns: tuple[Column, ...]
+    groups: tuple[Group, ...]
+    label: str = ""
+    notes: tuple[str, ...] = ()
+    simulated: bool = False
+
+    @property
+    def caption(self) -> str:
+        """The title, with the loud word when anything in it is simulated."""
+        said = not self.simulated or text.SIMULATED in self.title
+        return self.title if said else f"{self.title} [{text.SIMULATED}]"
+
+
+def cells_table(summaries: Sequence[CellSummary], *, title: str, client_side: bool = False) -> Table:
+    """Return the table of cells, one group per config; with TTFT and TPOT when `client_side`.
+
+    Units:
+        tokens / second for rates; milliseconds for times.
+    """
+    digits = _CellDigits.of(summaries)
+    names = names_apart((cell.config, cell.config_fingerprint) for cell in summaries)
+    apart = _needs_conditions(summaries)
+    boots = any(cell.decode_rate is not None and cell.decode_rate.boots > 1 for cell in summaries)
+    columns = [
+        Column("streams"),
+        Column("T"),
+        Column("decode rate", "tokens/s"),
+        Column("n"),
+        *([Column("boots")] if boots else []),
+        Column("range", "tokens/s"),
+        Column("per stream", "tokens/s"),
+        Column("acceptance length"),
+        Column("step time", "ms"),
+    ]
+    columns += [Column("TTFT p50", "ms"), Column("TPOT p50", "ms")] if client_side else []
+    columns += [Column("flagged", right=False)]
+    columns += [Column("conditions", right=False)] if apart else []
+
+    def row_of(cell: CellSummary) -> Row:
+        values = _cell_values(cell, digits=digits, boots=boots, client_side=client_side)
+        extra = (_condition(cell, several_boxes=apart == "box"),) if apart else ()
+        return Row(values + extra, mark=_cell_mark(cell))
+
+    return Table(
+        title=title,
+        label="config",
+        columns=tuple(columns),
+        groups=grouped(summaries, heading=lambda cell: names[cell.config_fingerprint], row_of=row_of),
+        notes=_cell_notes(summaries),
+        simulated=any(cell.simulated for cell in summaries),
+    )
+
+
+def pivot_table(summaries: Sequence[CellSummary], *, title: str) -> Table:
+    """Return configs x concurrency for cells of one temperature: "mean (n: least–most)" in each field, tokens / second.
+
+    The highest mean of a column is strong. A config that was measured under several conditions has one row for each.
+    """
+    digits = _CellDigits.of(summaries).rate
+    streams = sorted({cell.concurrency for cell in summaries})
+    best = {at: _highest([cell for cell in summaries if cell.concurrency == at]) for at in streams}
+    names = names_apart((cell.config, cell.config_fingerprint) for cell in summaries)
+    rows: dict[tuple[str, str, str], dict[int, CellSummary]] = {}
+    for cell in summaries:
+        rows.setdefault((cell.config_fingerprint, cell.conditions, cell.box), {})[cell.concurrency] = cell
+    several = Counter(fingerprint for fingerprint, _, _ in rows)
+    lines = []
+    for (fingerprint, conditions, _), by_streams in rows.items():
+        name = names[fingerprint]
+        if several[fingerprint] > 1:
+            name = f"{name} (conditions {text.short(conditions)})"
+        fields = tuple(_pivot_field(by_streams.get(at), digits=digits) for at in streams)
+        highest = (i for i, at in enumerate(streams, start=1) if at in by_streams and by_streams[at] is best[at])
+        lines.append(Row((name, *fields), strong=tuple(highest)))
+    columns = (Column("config", right=False), *(Column(text.plural(at, "stream")) for at in streams))
+    return Table(title, columns, (Group("", tuple(lines)),), simulated=any(cell.simulated for cell in summaries))
+
+
+def prefills_table(summaries: Sequence[PrefillSummary], *, title: str) -> Table:
+    """Return the table of prefill rates. Units: tokens / second, milliseconds."""
+    digits = text.decimals(cell.rate.mean for cell in summaries if cell.rate is not None)
+    names = names_apart((cell.config, cell.config_fingerprint) for cell in summaries)
+
+    def row_of(cell: PrefillSummary) -> Row:
+        return Row(
+            (
+                text.count(cell.prompt_tokens),
+                text.number(cell.rate.mean if cell.rate else None, digits=digits),
+                text.runs(cell.rate),
+                text.value_range(cell.rate, digits=digits),
+                text.with_range(cell.ttft, digits=0, factor=1000.0),
+                _flagged(cell.flagged, cell.flags),
+            ),
+            mark="flagged" if cell.rate is None else "single" if cell.rate.n == 1 else "",
+        )
+
+    columns = (
+        Column("prompt", "tokens"),
+        Column("prefill rate", "tokens/s"),
+        Column("n"),
+        Column("range", "tokens/s"),
+        Column("TTFT", "ms"),
+        Column("flagged", right=False),
+    )
+    single = any(cell.rate is not None and cell.rate.n == 1 for cell in summaries)
+    return Table(
+        title=title,
+        label="config",
+        columns=columns,
+        groups=grouped(summaries, heading=lambda cell: names[cell.config_fingerprint], row_of=row_of),
+        notes=(ONE_RUN_NOTE,) if single else (),
+        simulated=any(cell.simulated for cell in summaries),
+    )
+
+
+def names_apart(configs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return a name to show by fingerprint, from (name, fingerprint) pairs; equal names get the fingerprint too."""
+    names = {fingerprint: text.printable(name) for name, fingerprint in configs}
+    times = Counter(names.values())
+    return {
+        fingerprint: name if times[name] == 1 else f"{name} [{text.short(fingerprint)}]"
+        for fingerprint, name in names.items()
+    }
+
+
+@dataclass(frozen=True)
+class _CellDigits:
+    rate: int
+    stream: int
+    step: int
+
+    @classmethod
+    def of(cls, summaries: Sequence[CellSummary]) -> _CellDigits:
+        rates = [cell.decode_rate.mean for cell in summaries if cell.decode_rate is not None]
+        streams = [cell.per_stream.mean for cell in summaries if cell.per_stream is not None]
+        steps = [cell.step_time.mean * 1000 for cell in summaries if cell.step_time is not None]
+        return cls(text.decimals(rates), text.decimals(streams), text.decimals(steps))
+
+
+def _cell_values(cell: CellSummary, *, digits: _CellDigits, boots: bool, client_side: bool) -> tuple[str, ...]:
+    client = (
+        (text.with_range(cell.ttft_p50, digits=0, factor=1e3), text.with_range(cell.tpot_p50, digits=1, factor=1e3))
+        if client_side
+        else ()
+    )
+    return (
+        str(cell.concurrency),
+        text.temperature(cell.temperature),
+        _mean(cell.decode_rate, digits=digits.rate),
+        text.runs(cell.decode_rate),
+        *((str(cell.decode_rate.boots) if cell.decode_rate else "0",) if boots else ()),
+        text.value_range(cell.decode_rate, digits=digits.rate),
+        _mean(cell.per_stream, digits=digits.stream),
+        text.with_range(cell.acceptance_length, digits=2),
+        text.with_range(cell.step_time, digits=digits.step, factor=1000.0),
+        *client,
+        _flagged(cell.flagged, [f"{flag} ×{times}" if times > 1 else flag for flag, times in cell.flag_counts.items()]),
+    )
+
+
+def _mean(spread: Spread | None, *, digits: int) -> str:
+    return text.number(None if spread is None else spread.mean, digits=digits)
+
+
+def _flagged(amount: int, flags: Iterable[str]) -> str:
+    return f"{amount}: {', '.join(flags)}" if amount else ""
+
+
+def _cell_mark(cell: CellSummary) -> str:
+    return "flagged" if cell.decode_rate is None else "single" if cell.single else ""
+
+
+def _cell_notes(summaries: Sequence[CellSummary]) -> tuple[str, ...]:
+    singles = sum(cell.single for cell in summaries)
+    empty = sum(cell.decode_rate is None for cell in summaries)
+    flagged = sum(cell.flagged for cell in summaries)
+    notes = []
+    if singles:
+        notes.append(f"{ONE_RUN_NOTE} ({text.plural(singles, 'cell')})")
+    if empty:
+        notes.append(f"{text.plural(empty, 'cell')} without a clean window: no number")
+    if flagged:
+        verb = "is" if flagged == 1 else "are"
+        notes.append(f"{text.plural(flagged, 'flagged window')} {verb} stored and left out of every mean")
+    return tuple(notes)
+
+
+def _needs_conditions(summaries: Sequence[CellSummary]) -> str:
+    """Return "box" or "conditions" when a cell is there more than once, else nothing."""
+    cells = Counter((cell.config_fingerprint, cell.concurrency, cell.temperature) for cell in summaries)
+    if all(times == 1 for times in cells.values()):
+        return ""
+    return "box" if len({cell.box for cell in summaries}) > 1 else "conditions"
+
+
+def _condition(cell: CellSummary, *, several_boxes: bool) -> str:
+    conditions = text.short(cell.conditions)
+    return f"{text.printable(cell.box)} {conditions}" if several_boxes else conditions
+
+
+def _highest(cells: Sequence[CellSummary]) -> CellSummary | None:
+    measured = [cell for cell in cells if cell.decode_rate is not None]
+    if len({cell.config_fingerprint for cell in measured}) < 2:
+        return None
+    return max(measured, key=lambda cell: cell.decode_rate.mean if cell.decode_rate else 0.0)
+
+
+def _pivot_field(cell: CellSummary | None, *, digits: int) -> str:
+    if cell is None:
+        return text.ABSENT
+    rate = cell.decode_rate
+    if rate is None:
+        return f"{text.ABSENT} ({cell.flagged} flagged)"
+    mean = text.number(rate.mean, digits=digits)
+    return f"{mean} (1: one run)" if rate.n == 1 else f"{mean} ({rate.n}: {text.value_range(rate, digits=digits)})"
+
+
+def grouped(rows: Sequence[T], *, heading: Callable[[T], str], row_of: Callable[[T], Row]) -> tuple[Group, ...]:
+    """Return the rows in the order given, consecutive ones of one heading together."""
+    return tuple(Group(name, tuple(row_of(row) for row in members)) for name, members in groupby(rows, key=heading))

@@ -1,0 +1,130 @@
+"""The report: whole golden files, and what must be in it whatever the data are."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nightsweep.analysis.report import report_markdown
+from nightsweep.units import Seconds
+
+from .builders import EVENING, a_boot, a_config, a_failed_boot, a_plan, a_sweep, a_window, seed_night
+
+GOLDEN = Path(__file__).parents[2] / "data" / "reports"
+
+
+def a_report(**facts: Any) -> str:
+    values: dict[str, Any] = {
+        "boots": [a_boot()],
+        "windows": [a_window()],
+        "prefills": [],
+        "plan": a_plan(),
+        "software_version": "0.1.0",
+    }
+    sweep = facts.pop("sweep", a_sweep())
+    return report_markdown(sweep, **{**values, **facts})
+
+
+@pytest.mark.parametrize(("name", "simulated"), [("seed-night.md", False), ("seed-night-simulated.md", True)])
+def test_the_seed_night_reads_as_agreed(name: str, simulated: bool) -> None:
+    """Set NIGHTSWEEP_WRITE_GOLDEN=1 to write the files anew, and read the difference before keeping it."""
+    sweep, boots, windows, prefills, plan = seed_night(simulated=simulated)
+    found = report_markdown(sweep, boots=boots, windows=windows, prefills=prefills, plan=plan, software_version="0.1.0")
+    if os.environ.get("NIGHTSWEEP_WRITE_GOLDEN"):
+        (GOLDEN / name).write_text(found, encoding="utf-8")
+    assert found == (GOLDEN / name).read_text(encoding="utf-8")
+
+
+def test_a_simulated_sweep_says_so_in_its_title_and_with_every_table() -> None:
+    sweep, boots, windows, prefills, plan = seed_night(simulated=True)
+    report = report_markdown(
+        sweep, boots=boots, windows=windows, prefills=prefills, plan=plan, software_version="0.1.0"
+    )
+    assert "SIMULATED" in report.splitlines()[0]
+    captions = [line for line in report.splitlines() if re.match(r"\*[^*].*\*", line)]
+    assert len(captions) == 8
+    assert all("**SIMULATED**" in caption for caption in captions)
+
+
+def test_a_real_sweep_never_says_simulated() -> None:
+    assert "SIMULATED" not in a_report()
+
+
+def test_every_row_of_a_table_has_as_many_fields_as_its_heading() -> None:
+    sweep, boots, windows, prefills, plan = seed_night()
+    report = report_markdown(
+        sweep, boots=boots, windows=windows, prefills=prefills, plan=plan, software_version="0.1.0"
+    )
+    tables = [block for block in report.split("\n\n") if block.startswith("| ")]
+    assert len(tables) == 8
+    for table in tables:
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
+
+
+def test_names_and_log_lines_from_outside_cannot_break_the_page() -> None:
+    nasty = "a|b `c` *d* <script>alert(1)</script> [x](javascript:1)\nnext"
+    boot = a_failed_boot(config=nasty, failure_lines=("```", "\x1b[31mred\x1b[0m"), failure_remedy="use `--x` | y")
+    report = a_report(sweep=a_sweep(name=nasty), boots=[boot], windows=[a_window(config=nasty)], plan=None)
+    assert "<script>" not in report
+    assert "\x1b" not in report
+    assert "````\n```\nred\n````" in report
+    row = next(line for line in report.splitlines() if line.startswith("| a\\|b"))
+    assert len(re.findall(r"(?<!\\)\|", row)) == 10
+
+
+def test_a_failed_boot_comes_with_class_deciding_line_and_remedy() -> None:
+    report = a_report(boots=[a_failed_boot()], windows=[])
+    assert "failed: kv_too_small (kv_cache), exit code 1" in report
+    assert "17.46 GiB KV cache is needed" in report
+    assert "Remedy: lower max-model-len" in report
+    assert "Nothing was measured" in report
+
+
+def test_a_sweep_without_anything_still_has_a_report() -> None:
+    report = a_report(
+        sweep=a_sweep(state="failed", started=None, ended=None, note="docker is away", repeats_clean=0),
+        boots=[],
+        windows=[],
+        plan=None,
+    )
+    assert "No boot is stored." in report
+    assert "ran from – to – UTC" in report
+    assert "docker is away" in report
+
+
+def test_the_same_rows_give_the_same_text_whatever_their_order() -> None:
+    sweep, boots, windows, prefills, plan = seed_night()
+    one = report_markdown(sweep, boots=boots, windows=windows, prefills=prefills, plan=plan, software_version="0.1.0")
+    other = report_markdown(
+        sweep, boots=boots[::-1], windows=windows[::-1], prefills=prefills[::-1], plan=plan, software_version="0.1.0"
+    )
+    assert one == other
+
+
+def test_the_command_of_each_config_is_shown_as_it_could_be_typed() -> None:
+    report = a_report(boots=[a_boot(command=("vllm", "serve", "m", "--speculative-config", '{"k": 3}'))])
+    assert "vllm serve m --speculative-config '{\"k\": 3}'" in report
+
+
+def test_a_list_of_flagged_windows_says_how_many_it_leaves_out() -> None:
+    windows = [a_window(window_id=n, flags=("aborted",), started=EVENING) for n in range(75)]
+    assert "And 15 more: `nightsweep cells --sweep 1 --flagged`" in a_report(windows=windows)
+
+
+def test_no_caveat_is_made_up_where_the_data_call_for_none() -> None:
+    windows = [
+        a_window(window_id=n, boot_id=1 + n % 2, repeat=n, decode_rate=20.0 + n / 100, concurrency=streams)
+        for n, streams in enumerate((1, 1, 1, 8, 8, 8))
+    ]
+    boots = [a_boot(boot_id=1), a_boot(boot_id=2)]
+    report = a_report(windows=windows, boots=boots, plan=a_plan(a_config()))
+    assert "The data call for none." in report
+
+
+def test_seconds_become_milliseconds_in_the_report_only() -> None:
+    report = a_report(windows=[a_window(step_time=Seconds(0.1215), ttft_p50=Seconds(0.25), tpot_p50=Seconds(0.0488))])
+    assert "| 121.5 | 250 | 48.8 |" in report
