@@ -1,4 +1,7 @@
-"""A host in memory: engines are scripts over a clock. It passes the same suite as the real ones (`tests/contract/test_host.py`)."""
+"""A host in memory: engines are scripts over a clock. It passes the suite of the real ones.
+
+See `tests/contract/test_host.py`.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from nightsweep.engine.values import LogLine
 from nightsweep.errors import ContainerMissing, EngineNotGone, GpuBusy, LaunchRefused, PortBusy
-from nightsweep.ports import BoxFacts, Clock, EngineHandle, EngineState, ForeignContainer, Launch
 from nightsweep.plan.model import ContainerSpec
+from nightsweep.ports import BoxFacts, Clock, EngineHandle, EngineState, ForeignContainer, Launch
 from nightsweep.units import Seconds
 
 POLL = 0.005
@@ -25,6 +28,7 @@ class Script:
         exits_at: Seconds since start at which it ends by itself; None is never.
         refused: What `start` raises instead of starting it.
         swallows_term: A stop needs the kill: exit code 137, after the whole grace.
+        last_words: Said when a stop is heeded, which then ends with `term_exit_code`.
         immortal: Nothing ends it (`stop` raises EngineNotGone).
         port_problem: What `owns_port` says while it runs.
     """
@@ -36,6 +40,8 @@ class Script:
     host_fault: bool = False
     refused: Exception | None = None
     swallows_term: bool = False
+    last_words: str | None = None
+    term_exit_code: int = 143
     immortal: bool = False
     port_problem: str | None = None
 
@@ -45,6 +51,7 @@ class _Engine:
     handle: EngineHandle
     script: Script
     started: float
+    lines: list[tuple[float, str]]
     ended: EngineState | None = None
     ended_at: float | None = None
 
@@ -96,9 +103,8 @@ class FakeHost:
             script = self.script(launch) if callable(self.script) else self.script
             if script.refused is not None:
                 raise script.refused
-            holder = self._holder(launch.port)
-            if holder is not None and self.kind == "docker":
-                raise LaunchRefused(reason=f"port is already allocated by {holder}")
+            if any(handle.boot_key == launch.boot_key for handle in self.running):
+                raise LaunchRefused(reason=f"an engine of boot {launch.boot_key} runs already")
             self._started += 1
             handle = EngineHandle(
                 host=self.kind,
@@ -109,7 +115,7 @@ class FakeHost:
                 image_digest=f"sha256:{'0' * 64}" if launch.image else None,
                 image_refs=(launch.image,) if launch.image else (),
             )
-            self._engines[handle.id] = _Engine(handle, script, self.clock.monotonic())
+            self._engines[handle.id] = _Engine(handle, script, self.clock.monotonic(), list(script.lines))
             return handle
 
     def state(self, handle: EngineHandle) -> EngineState:
@@ -127,8 +133,8 @@ class FakeHost:
         while not stop():
             ended = not self._settle(engine).running
             until = self._elapsed(engine)
-            while shown < len(engine.script.lines) and engine.script.lines[shown][0] <= until:
-                seconds, text = engine.script.lines[shown]
+            while shown < len(engine.lines) and engine.lines[shown][0] <= until:
+                seconds, text = engine.lines[shown]
                 shown += 1
                 yield LogLine(text=text, seconds=seconds)
             if ended:
@@ -255,4 +261,8 @@ class FakeHost:
             raise EngineNotGone(handle=engine.handle.id, waited=float(grace), reason="scripted to stay")
         if engine.script.swallows_term:
             self.clock.sleep(grace)
-        self._end(engine, EngineState(running=False, exit_code=137 if engine.script.swallows_term else 143))
+            self._end(engine, EngineState(running=False, exit_code=137))
+            return
+        if engine.script.last_words is not None:
+            engine.lines.append((self._elapsed(engine), engine.script.last_words))
+        self._end(engine, EngineState(running=False, exit_code=engine.script.term_exit_code))

@@ -2,6 +2,9 @@
 
 A followed stream that ends proves nothing: it ends normally when the daemon is restarted. So Docker is asked whether the
 container has ended, and the log is taken up again where it was left until that is so and everything is read.
+
+What Docker's own log file has lost cannot be had back: a character that straddles two 16 KiB pieces of one line becomes U+FFFD
+there, and a progress bar shows only when its line ends.
 """
 
 from __future__ import annotations

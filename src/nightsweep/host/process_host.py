@@ -219,6 +219,8 @@ class ProcessHost:
 
         Records of dead engines whose service is dead too are removed: nobody will read that log any more.
         """
+        for child in tuple(self._children.values()):
+            child.poll()  # collects what somebody else ended
         found = []
         for record in self._records.all():
             living = record.living()

@@ -1,0 +1,64 @@
+#!/bin/sh
+# A Docker Engine of one's own: dockerd.sh start|stop|kill|restart|clean DIR [more dockerd flags]
+#
+# Socket, data and state lie in DIR (keep its path short: a socket's is limited to 107 bytes), and it has a network namespace of
+# its own, because two engines in one would fight for docker0: even `--bridge=none` takes that bridge away from the other one.
+# So its published ports and its host network are reached from inside that namespace only. Needs root.
+# NIGHTSWEEP_DOCKERD_NETWORK=machine gives it the machine's network: for the only engine of a machine.
+set -eu
+word=${1:?start|stop|kill|restart|clean}
+dir=${2:?a directory of its own}
+shift 2
+
+pid() { cat "$dir/pid" 2>/dev/null || echo 0; }
+
+# A zombie counts as gone: where pid 1 does not reap, one stays after each stop.
+alive() {
+    stat=$(cat "/proc/$(pid)/stat" 2>/dev/null) || return 1
+    state=${stat##*) }
+    [ "${state%% *}" != Z ]
+}
+
+start() {
+    mkdir -p "$dir"
+    alive && return 0
+    rm -f "$dir/pid"
+    apart="unshare --net"
+    [ "${NIGHTSWEEP_DOCKERD_NETWORK:-}" = machine ] && apart=""
+    # shellcheck disable=SC2086
+    setsid nohup $apart dockerd --data-root "$dir/root" --exec-root "$dir/exec" -H "unix://$dir/d.sock" --pidfile "$dir/pid" \
+        --log-level warn "$@" >>"$dir/log" 2>&1 </dev/null &
+    for _ in $(seq 1 300); do
+        DOCKER_HOST="unix://$dir/d.sock" docker version >/dev/null 2>&1 && return 0
+        sleep 0.1
+    done
+    echo "dockerd does not answer; its log:" >&2
+    tail -20 "$dir/log" >&2
+    return 1
+}
+
+stop() {
+    alive && kill -"$1" "$(pid)"
+    for _ in $(seq 1 300); do
+        alive || { rm -f "$dir/pid"; return 0; }
+        sleep 0.1
+    done
+    return 1
+}
+
+# Whatever still runs in containers, the containerd, and all data of this engine.
+clean() {
+    alive && stop TERM
+    for root in $(pgrep -f -- "$dir/exec" || true); do kill -KILL "$root" 2>/dev/null || true; done
+    awk -v d="$dir/" 'index($2, d) == 1 {print $2}' /proc/self/mounts | sort -r | while read -r m; do umount -l "$m" || true; done
+    rm -rf "$dir"
+}
+
+case $word in
+start) start "$@" ;;
+stop) stop TERM ;;
+kill) stop KILL ;;
+restart) stop TERM && start "$@" ;;
+clean) clean ;;
+*) echo "start|stop|kill|restart|clean" >&2; exit 2 ;;
+esac
