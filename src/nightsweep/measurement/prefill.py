@@ -9,7 +9,7 @@ from typing import Any
 from nightsweep.engine.values import Dialect, Unavailable
 from nightsweep.errors import CounterReset
 from nightsweep.measurement.rates import delta, resets
-from nightsweep.measurement.values import FLAGS, PrefillResult, Reading, RequestTiming
+from nightsweep.measurement.values import PrefillResult, Reading, RequestTiming
 from nightsweep.units import Seconds, Tokens, TokensPerSecond
 
 COUNTERS = (
@@ -52,16 +52,16 @@ def derive_prefill(
     ttft = None if timing.first_token is None else Seconds(timing.first_token - timing.sent)
     counted = tokens if timing.prompt_tokens is None else timing.prompt_tokens
     cached = _cached(timing, moved)
-    found = {
+    causes = {
         "engine_exited": "the engine ended" if exited else None,
         "counter_reset": "; ".join(resets(before, after)) or None,
         "request_failed": _failed(timing, asked=tokens, counted=counted, ttft=ttft),
+    }
+    doubts = {
         "foreign_load": _foreign(moved, counted=counted, was_idle=was_idle),
         "cache_hit": _hit(cached),
     }
-    if found["engine_exited"] or found["counter_reset"] or found["request_failed"]:
-        found["foreign_load"] = found["cache_hit"] = None
-    flags = {flag: found[flag] for flag in FLAGS if found.get(flag)}
+    flags = _first(causes) or {flag: why for flag, why in doubts.items() if why}
     return PrefillResult(
         started=started,
         prompt_tokens=None if timing.prompt_tokens is None else counted,
@@ -76,6 +76,11 @@ def derive_prefill(
         detail="; ".join(f"{flag}: {why}" for flag, why in flags.items()) or None,
         facts={**facts, **{f"{name}_moved": value for name, value in moved.items()}},
     )
+
+
+def _first(causes: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the first cause that holds: the ones behind it follow from it."""
+    return next(({flag: why} for flag, why in causes.items() if why), {})
 
 
 def _moved(before: Reading, after: Reading) -> dict[str, float]:
