@@ -1,4 +1,4 @@
-"""The store in memory: same fences, same clean-once rule, same idempotence as PostgreSQL; held to it by `contract/test_store.py`."""
+"""The store in memory: same fences, same clean-once rule, same idempotence as PostgreSQL (see `contract/test_store.py`)."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class FakeEvent:
 class FakeStore:
     """Implements `ports.Store` in memory.
 
-    Rows are open to tests: `sweeps`, `boots`, `windows`, `prefills`, `logs`, `events`, `intents`, each by id or in order.
+    Rows are open to tests: `sweeps`, `boots`, `windows`, `prefills`, `logs`, `events`, `intents`.
 
     Args:
         clock: Decides when a lease ran out.
@@ -356,7 +356,9 @@ class FakeStore:
     def _keep(self, rows: dict[int, FakeMeasured], lease: Lease, new: FakeMeasured) -> int:
         with self._lock:
             self._held(lease)
-            self._boot(lease, new.boot_id)
+            boot = self._boot(lease, new.boot_id)
+            if boot.config != new.key[0]:
+                raise ValueError(f"boot {new.boot_id} is of config {boot.config[:12]}, the repeat of {new.key[0][:12]}")
             for row_id, row in rows.items():
                 if (row.sweep_id, row.key) != (new.sweep_id, new.key):
                     continue

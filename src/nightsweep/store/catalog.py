@@ -1,0 +1,213 @@
+"""What is planned and where: boxes, configs, sweeps; and what people are told: events and production's intents."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from nightsweep.errors import NotFound
+from nightsweep.plan.fingerprint import fingerprint
+from nightsweep.plan.model import SweepPlan
+from nightsweep.plan.order import slots
+from nightsweep.ports import BoxFacts, ForeignContainer, Lease
+from nightsweep.store.codec import clean_text, plain, without_secrets
+from nightsweep.store.leases import NOW, hold
+from nightsweep.store.schema import boxes, configs, events, probes, production_intents, sweep_configs, sweeps
+from nightsweep.store.session import id_of
+
+CLOSING_OUTCOMES = ("restored", "abandoned")
+"""What ends an intent: production serves again, or a person said that it shall not. Anything else is noted and stays open."""
+
+
+def box_id(connection: sa.Connection, box: BoxFacts) -> int:
+    """Return the box's row; its facts are brought up to date."""
+    row = insert(boxes).values(
+        name=box.name, fingerprint=box.fingerprint, simulated=box.simulated, facts=plain(box.facts)
+    )
+    newest = row.on_conflict_do_update(
+        index_elements=["name", "fingerprint", "simulated"], set_={"facts": row.excluded.facts}
+    )
+    return int(connection.execute(newest.returning(boxes.c.id)).scalar_one())
+
+
+def open_sweep(connection: sa.Connection, plan: SweepPlan, *, box: int, file_text: str) -> int:
+    """Return the sweep of this plan on this box.
+
+    The fingerprint leaves out what no number depends on (repeats, schedule, names): the newest file says what those are.
+    """
+    spec = plain(plan.probe)
+    probe = id_of(connection, probes, key={"hash": fingerprint(spec)}, values={"doc": spec})
+    row = insert(sweeps).values(
+        name=clean_text(plan.name),
+        box_id=box,
+        probe_id=probe,
+        plan_fingerprint=plan.fingerprint,
+        plan=plain(plan),
+        file_text=clean_text(file_text),
+        repeats_planned=slots(plan),
+    )
+    newest = {name: row.excluded[name] for name in ("probe_id", "plan", "file_text", "repeats_planned")}
+    found = row.on_conflict_do_update(index_elements=["box_id", "name", "plan_fingerprint"], set_=newest)
+    sweep_id = int(connection.execute(found.returning(sweeps.c.id)).scalar_one())
+    _keep_configs(connection, plan, sweep_id=sweep_id)
+    return sweep_id
+
+
+def _keep_configs(connection: sa.Connection, plan: SweepPlan, *, sweep_id: int) -> None:
+    rows = [
+        {"hash": config.fingerprint, "doc": plain(config.document), "name": clean_text(config.name)}
+        for config in sorted(plan.configs, key=lambda each: each.fingerprint)  # one order for all writers: no deadlock
+    ]
+    new = insert(configs)
+    renamed = new.on_conflict_do_update(
+        index_elements=["hash"], set_={"name": new.excluded.name}, where=configs.c.name != new.excluded.name
+    )
+    connection.execute(renamed, rows)
+    wanted = configs.c.hash.in_([config.fingerprint for config in plan.configs])
+    ids = {row.hash: row.id for row in connection.execute(sa.select(configs.c.hash, configs.c.id).where(wanted))}
+    named = insert(sweep_configs)
+    newest = {name: named.excluded[name] for name in ("position", "name", "grid_values")}
+    connection.execute(
+        named.on_conflict_do_update(index_elements=["sweep_id", "config_id"], set_=newest),
+        [
+            {
+                "sweep_id": sweep_id,
+                "config_id": ids[config.fingerprint],
+                "position": position,
+                "name": clean_text(config.name),
+                "grid_values": plain(config.grid_values),
+            }
+            for position, config in enumerate(plan.configs)
+        ],
+    )
+
+
+def config_id(connection: sa.Connection, config: str) -> int:
+    """Return the row of a config's fingerprint (raises NotFound: its sweep was never opened)."""
+    found = connection.scalar(sa.select(configs.c.id).where(configs.c.hash == config))
+    if found is None:
+        raise NotFound(what=f"config {config[:12]}", hint="open its sweep first")
+    return int(found)
+
+
+def cancel_requested(connection: sa.Connection, sweep_id: int) -> bool:
+    """Return whether somebody asked the sweep to stop (raises NotFound)."""
+    found = connection.scalar(sa.select(sweeps.c.cancel_requested).where(sweeps.c.id == sweep_id))
+    if found is None:
+        raise _no_sweep(sweep_id)
+    return bool(found)
+
+
+def request_cancel(connection: sa.Connection, sweep_id: int) -> None:
+    """Ask the sweep to stop (raises NotFound)."""
+    asked = sa.update(sweeps).where(sweeps.c.id == sweep_id).values(cancel_requested=True)
+    if connection.execute(asked).rowcount == 0:
+        raise _no_sweep(sweep_id)
+
+
+def note_prefect_run(connection: sa.Connection, sweep_id: int, flow_run: str) -> None:
+    """Remember the flow run that carries the sweep out (raises NotFound)."""
+    noted = sa.update(sweeps).where(sweeps.c.id == sweep_id).values(prefect_run=flow_run)
+    if connection.execute(noted).rowcount == 0:
+        raise _no_sweep(sweep_id)
+
+
+def _no_sweep(sweep_id: int) -> NotFound:
+    return NotFound(what=f"sweep {sweep_id}", hint="`nightsweep status` lists the sweeps there are")
+
+
+def add_event(
+    connection: sa.Connection,
+    key: uuid.UUID,
+    *,
+    kind: str,
+    message: str,
+    level: str,
+    sweep_id: int | None,
+    boot_id: int | None,
+    data: Mapping[str, Any],
+    at: datetime,
+) -> None:
+    """Keep an event; a second delivery under the same key is the same event.
+
+    Raises:
+        NotFound: There is no such sweep or boot.
+    """
+    row = insert(events).values(
+        event_key=key,
+        at=at,
+        level=level,
+        kind=kind,
+        message=clean_text(message),
+        sweep_id=sweep_id,
+        boot_id=boot_id,
+        data=plain(data),
+    )
+    try:
+        connection.execute(row.on_conflict_do_nothing(index_elements=["event_key"]))
+    except sa.exc.IntegrityError as error:
+        raise NotFound(what=f"sweep {sweep_id} or boot {boot_id}", hint="an event names rows that exist") from error
+
+
+def open_intent(
+    connection: sa.Connection, lease: Lease, production: ForeignContainer, *, restore_by: datetime | None
+) -> int:
+    """Record what runs and shall come back. One that is open for it already stays: it says what ran before anything stopped."""
+    hold(connection, lease)
+    still_open = production_intents.c.closed_at.is_(None)
+    facts = {
+        "restart_policy": production.restart_policy,
+        "ports": production.ports,
+        "container": production.container,
+        "env_names": production.env_names,
+    }
+    row = insert(production_intents).values(
+        box_id=lease.box_id,
+        sweep_id=lease.sweep_id,
+        container_name=production.name,
+        container_id=production.id,
+        image=production.image,
+        image_digest=production.image_digest,
+        entrypoint=without_secrets(production.entrypoint),
+        command=without_secrets(production.command),
+        facts=plain(facts),
+        restore_by=restore_by,
+        opened_at=NOW,
+    )
+    kept = row.on_conflict_do_update(
+        index_elements=["box_id", "container_name"],
+        index_where=still_open,
+        set_={"sweep_id": row.excluded.sweep_id, "restore_by": row.excluded.restore_by},
+    )
+    return int(connection.execute(kept.returning(production_intents.c.id)).scalar_one())
+
+
+def close_intent(connection: sa.Connection, intent_id: int, *, outcome: str) -> None:
+    """Note how production fares; `CLOSING_OUTCOMES` close the intent, whose first ending stays.
+
+    Raises:
+        NotFound: There is no such intent.
+    """
+    table = production_intents
+    values: dict[str, Any] = {"outcome": clean_text(outcome)}
+    if outcome in CLOSING_OUTCOMES:
+        values["closed_at"] = NOW
+    connection.execute(sa.update(table).where(table.c.id == intent_id, table.c.closed_at.is_(None)).values(values))
+    if connection.scalar(sa.select(table.c.id).where(table.c.id == intent_id)) is None:
+        raise NotFound(what=f"intent {intent_id}", hint="open it first")
+
+
+def open_intents(connection: sa.Connection, box: int) -> tuple[tuple[int, str], ...]:
+    """Return (intent id, container name), oldest first."""
+    table = production_intents
+    rows = connection.execute(
+        sa.select(table.c.id, table.c.container_name)
+        .where(table.c.box_id == box, table.c.closed_at.is_(None))
+        .order_by(table.c.id)
+    )
+    return tuple((int(row.id), str(row.container_name)) for row in rows)

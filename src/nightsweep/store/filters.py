@@ -1,0 +1,128 @@
+"""Filters of the reading side, as SQL. Every value is a bound parameter."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
+
+from nightsweep.analysis.values import Filters
+from nightsweep.errors import PlanError
+from nightsweep.store.schema import boots, boxes, cells, configs, images, sweep_configs, sweeps
+
+Clause = sa.ColumnElement[bool]
+Comparison = Callable[[Any, Any], Any]
+
+_ORDERS: dict[str, Comparison] = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt}
+OPERATORS = ("=", "!=", *_ORDERS)
+
+
+class UnknownOperator(PlanError):
+    """A filter compares in a way that there is not."""
+
+    summary = "unknown comparison {operator!r}: use one of {known}"
+
+
+def of_config(filters: Filters) -> Iterator[Clause]:
+    """Yield what a row's config (joined: configs, sweep_configs) must fulfil."""
+    if filters.config is not None:
+        begins = configs.c.hash.startswith(filters.config, autoescape=True) if len(filters.config) >= 6 else sa.false()
+        yield sa.or_(matches(sweep_configs.c.name, filters.config), begins)
+    for key, comparison, value in filters.where:
+        yield where(key, comparison, value)
+
+
+def of_place(filters: Filters) -> Iterator[Clause]:
+    """Yield what sweep, box and boot's image (joined: sweeps, boxes, boots) must fulfil."""
+    if filters.sweep is not None:
+        yield sweeps.c.id == filters.sweep
+    if filters.box is not None:
+        yield matches(boxes.c.name, filters.box)
+    if filters.image is not None:
+        ref = sa.func.unnest(images.c.refs).column_valued("ref")
+        named = sa.exists(sa.select(1).select_from(ref).where(matches(ref, filters.image)))
+        yield sa.exists(sa.select(1).where(images.c.id == boots.c.image_id, named).correlate(boots))
+
+
+def of_cell(filters: Filters) -> Iterator[Clause]:
+    """Yield what the cell must fulfil."""
+    if filters.concurrency:
+        yield cells.c.concurrency.in_(filters.concurrency)
+    if filters.temperature:
+        yield cells.c.temperature.in_(filters.temperature)
+
+
+def matches(column: sa.ColumnElement[str], pattern: str) -> Clause:
+    """Return whether a text is the pattern itself, or fits it shell-style (`*`, `?`, `[abc]`); names may hold brackets."""
+    return sa.or_(column == pattern, column.regexp_match(_regex(pattern)))
+
+
+def _regex(pattern: str) -> str:
+    """Return the pattern as a POSIX regular expression over the whole text."""
+    out, at = "", 0
+    while at < len(pattern):
+        char = pattern[at]
+        closed = pattern.find("]", at + 2) if char == "[" else -1
+        if closed > 0:
+            inside = pattern[at + 1 : closed].replace("\\", "\\\\").replace("[", "\\[")
+            out += "[" + ("^" + inside[1:] if inside.startswith("!") else inside) + "]"
+            at = closed
+        else:
+            out += {"*": ".*", "?": "."}.get(char) or (char if char.isalnum() else "\\" + char)
+        at += 1
+    return f"^(?:{out})$"
+
+
+def where(key: str, comparison: str, value: Any) -> Clause:
+    """Return the comparison of one key of the config document.
+
+    A bare key is one of the speculative settings; a dotted one starts at the document's top ("args.max-num-seqs"). An order
+    compares numbers with numbers and texts with texts; an absent key fulfils `!=` and, with None, `=`, and nothing else.
+
+    Raises:
+        UnknownOperator: With the ones there are.
+    """
+    path = key.split(".") if "." in key else ["speculative", key]
+    if comparison == "=":
+        return _equal(path, value)
+    if comparison == "!=":
+        return sa.not_(sa.func.coalesce(_equal(path, value), sa.false()))
+    if comparison not in _ORDERS:
+        raise UnknownOperator(operator=comparison, known=", ".join(OPERATORS))
+    return _ordered(path, _ORDERS[comparison], value)
+
+
+def _equal(path: list[str], value: Any) -> Clause:
+    if value is None:
+        return _text(path).is_(None)
+    if isinstance(value, str):
+        return _text(path) == value
+    for name in reversed(path):
+        value = {name: value}
+    return configs.c.doc.contains(sa.cast(value, JSONB))  # the GIN index answers this
+
+
+def _ordered(path: list[str], compare: Comparison, value: Any) -> Clause:
+    number = _number(value)
+    kind = sa.func.jsonb_typeof(configs.c.doc[tuple(path)])
+    text = _text(path)
+    if number is None:
+        return sa.case((kind == "string", compare(text, str(value))), else_=sa.false())
+    return sa.case((kind == "number", compare(sa.cast(text, sa.Numeric), number)), else_=sa.false())
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _text(path: list[str]) -> sa.ColumnElement[str]:
+    text: sa.ColumnElement[str] = configs.c.doc[tuple(path)].astext
+    return text

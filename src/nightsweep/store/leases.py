@@ -1,0 +1,132 @@
+"""Who may write to a sweep: lease and fence, under the database's own clock.
+
+The fence is what guards a write: it is looked at, and its row locked, in the transaction of every write. The lease only says
+when somebody else may take the sweep. So a holder that overslept its lease, with PostgreSQL away for minutes say, may still store
+what it measured, as long as nobody took over; once somebody did, it never can.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from nightsweep.errors import BoxBusy, LeaseLost, NotFound
+from nightsweep.ports import Lease
+from nightsweep.store.owner import owner_is_dead
+from nightsweep.store.schema import LIVE_STATES, boots, boxes, sweeps
+from nightsweep.units import Seconds
+
+NOW = sa.func.clock_timestamp()
+"""The moment itself: `now()` is the transaction's start, and stale after waiting for a lock."""
+
+
+def _in(seconds: Seconds) -> sa.ColumnElement[object]:
+    return NOW + sa.func.make_interval(0, 0, 0, 0, 0, 0, float(seconds))
+
+
+def hold(connection: sa.Connection, lease: Lease) -> None:
+    """Lock the sweep for this transaction and prove that the lease's fence is current (raises LeaseLost)."""
+    row = connection.execute(
+        sa.select(sweeps.c.state, sweeps.c.lease_owner, sweeps.c.fence)
+        .where(sweeps.c.id == lease.sweep_id)
+        .with_for_update(key_share=True)
+    ).one_or_none()
+    if row is None or tuple(row) != ("running", lease.owner, lease.fence):
+        raise LeaseLost(sweep=lease.sweep_id, fence=lease.fence)
+
+
+def claim(connection: sa.Connection, sweep_id: int, *, owner: str, ttl: Seconds) -> Lease:
+    """Take a sweep and its box.
+
+    A sweep of this box whose lease ran out, or whose owner is a dead process of this machine, is closed first. The owner that
+    holds this very sweep may claim it again: that is what a claim whose answer was lost looks like.
+
+    Raises:
+        BoxBusy: A live holder has a sweep on this box.
+        NotFound: There is no such sweep.
+    """
+    box_id = connection.scalar(sa.select(sweeps.c.box_id).where(sweeps.c.id == sweep_id))
+    if box_id is None:
+        raise NotFound(what=f"sweep {sweep_id}", hint="`nightsweep status` lists the sweeps there are")
+    box = connection.scalar(sa.select(boxes.c.name).where(boxes.c.id == box_id).with_for_update(key_share=True))
+    running = connection.execute(
+        sa.select(sweeps.c.id, sweeps.c.lease_owner, sweeps.c.lease_until, (sweeps.c.lease_until <= NOW).label("over"))
+        .where(sweeps.c.box_id == box_id, sweeps.c.state == "running")
+        .with_for_update(key_share=True)
+    ).all()
+    for row in running:
+        again = row.id == sweep_id and row.lease_owner == owner
+        if not (again or row.over or owner_is_dead(row.lease_owner)):
+            raise BoxBusy(box=box, owner=row.lease_owner, until=row.lease_until.isoformat(timespec="seconds"))
+        _interrupt(connection, row.id)
+    lose_boots(connection, box_id)
+    return _take(connection, sweep_id, box_id=box_id, owner=owner, ttl=ttl)
+
+
+def _interrupt(connection: sa.Connection, sweep_id: int) -> None:
+    connection.execute(
+        sa.update(sweeps)
+        .where(sweeps.c.id == sweep_id)
+        .values(
+            state="interrupted",
+            note=sa.literal("its holder was gone: ") + sweeps.c.lease_owner,
+            lease_owner=None,
+            lease_until=None,
+            ended_at=NOW,
+        )
+    )
+
+
+def _take(connection: sa.Connection, sweep_id: int, *, box_id: int, owner: str, ttl: Seconds) -> Lease:
+    fence = connection.scalar(
+        sa.update(sweeps)
+        .where(sweeps.c.id == sweep_id)
+        .values(
+            state="running",
+            lease_owner=owner,
+            lease_until=_in(ttl),
+            fence=sweeps.c.fence + 1,
+            # A wish to stop outlives the holder that died before it could obey; a new start forgets it.
+            cancel_requested=sweeps.c.cancel_requested & (sweeps.c.state == "interrupted"),
+            note=None,
+            started_at=sa.func.coalesce(sweeps.c.started_at, NOW),
+            ended_at=None,
+        )
+        .returning(sweeps.c.fence)
+    )
+    assert fence is not None
+    return Lease(sweep_id=sweep_id, box_id=box_id, owner=owner, fence=int(fence))
+
+
+def lose_boots(connection: sa.Connection, box_id: int) -> None:
+    """Close every boot of this box that is still open: whoever started it is gone, or has forgotten it."""
+    connection.execute(
+        sa.update(boots)
+        .where(boots.c.box_id == box_id, boots.c.state.in_(LIVE_STATES))
+        .values(state="lost", ended_at=NOW)
+    )
+
+
+def renew(connection: sa.Connection, lease: Lease, *, ttl: Seconds) -> None:
+    """Hold on to the lease (raises LeaseLost)."""
+    hold(connection, lease)
+    connection.execute(sa.update(sweeps).where(sweeps.c.id == lease.sweep_id).values(lease_until=_in(ttl)))
+
+
+def release(connection: sa.Connection, lease: Lease, *, state: str, note: str) -> None:
+    """Give sweep and box back. A second delivery of the same release is fine.
+
+    Raises:
+        LeaseLost: Somebody else holds the sweep.
+    """
+    row = connection.execute(
+        sa.select(sweeps.c.state, sweeps.c.lease_owner, sweeps.c.fence).where(sweeps.c.id == lease.sweep_id)
+    ).one_or_none()
+    if row is not None and tuple(row) == (state, None, lease.fence):
+        return
+    hold(connection, lease)
+    lose_boots(connection, lease.box_id)
+    connection.execute(
+        sa.update(sweeps)
+        .where(sweeps.c.id == lease.sweep_id)
+        .values(state=state, note=note, lease_owner=None, lease_until=None, cancel_requested=False, ended_at=NOW)
+    )

@@ -1,0 +1,198 @@
+"""`ports.Store` on PostgreSQL: one transaction a call. What each does is in `leases`, `catalog`, `boots` and `measured`."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from nightsweep.engine.values import LogLine
+from nightsweep.measurement.values import PrefillResult, WindowResult
+from nightsweep.plan.model import EngineConfig, PrefillRepeat, Repeat, SweepPlan
+from nightsweep.ports import (
+    BootOutcome,
+    BootReady,
+    BoxFacts,
+    EngineHandle,
+    ForeignContainer,
+    Lease,
+    Stored,
+)
+from nightsweep.store import boots, catalog, leases, measured, stored
+from nightsweep.store.session import MachineTime, Patient, Waiting, connect
+from nightsweep.units import Seconds
+
+__all__ = ["PostgresStore", "connect"]
+
+
+class PostgresStore:
+    """The store that the loop writes to. Safe to use from several threads; holds no connection between two calls.
+
+    Args:
+        clock: What is waited on while PostgreSQL is away.
+        patience: How long a call waits for a PostgreSQL that is away before it raises StoreUnavailable. `renew` does not
+            wait: its caller comes again anyway.
+        revive: Starts an embedded server again; called between two tries.
+
+    Errors:
+        StoreUnavailable from every call; nothing of that call is stored then, or all of it, and calling again is right.
+    """
+
+    def __init__(
+        self,
+        engine: sa.Engine,
+        *,
+        clock: Waiting | None = None,
+        patience: Seconds = Seconds(120.0),
+        revive: Callable[[], None] | None = None,
+    ) -> None:
+        self._clock = clock or MachineTime()
+        self._do = Patient(engine, clock=self._clock, patience=patience, revive=revive)
+
+    # --- boxes and sweeps
+
+    def box_id(self, box: BoxFacts) -> int:
+        """See `ports.Store`."""
+        return self._do.run(lambda c: catalog.box_id(c, box))
+
+    def open_sweep(self, plan: SweepPlan, *, box_id: int, file_text: str) -> int:
+        """See `ports.Store`."""
+        return self._do.run(lambda c: catalog.open_sweep(c, plan, box=box_id, file_text=file_text))
+
+    def claim(self, sweep_id: int, *, owner: str, ttl: Seconds) -> Lease:
+        """See `ports.Store`. `owner` must be of one run of the loop only: see `owner.new_owner`."""
+        return self._do.run(lambda c: leases.claim(c, sweep_id, owner=owner, ttl=ttl))
+
+    def renew(self, lease: Lease, *, ttl: Seconds) -> None:
+        """See `ports.Store`."""
+        self._do.once(lambda c: leases.renew(c, lease, ttl=ttl))
+
+    def release(self, lease: Lease, *, state: str, note: str) -> None:
+        """See `ports.Store`."""
+        self._do.run(lambda c: leases.release(c, lease, state=state, note=note))
+
+    def cancel_requested(self, sweep_id: int) -> bool:
+        """See `ports.Store`."""
+        return self._do.run(lambda c: catalog.cancel_requested(c, sweep_id))
+
+    def request_cancel(self, sweep_id: int) -> None:
+        """See `ports.Store`."""
+        self._do.run(lambda c: catalog.request_cancel(c, sweep_id))
+
+    def note_prefect_run(self, sweep_id: int, flow_run: str) -> None:
+        """Remember which Prefect flow run carries the sweep out, for people who look for it there."""
+        self._do.run(lambda c: catalog.note_prefect_run(c, sweep_id, flow_run))
+
+    def stored(self, sweep_id: int) -> Stored:
+        """See `ports.Store`."""
+        return self._do.run(lambda c: stored.stored(c, sweep_id))
+
+    # --- boots
+
+    def begin_boot(
+        self,
+        lease: Lease,
+        config: EngineConfig,
+        *,
+        boot_round: int,
+        boot_key: str,
+        command: Sequence[str],
+        at: datetime,
+    ) -> int:
+        """See `ports.Store`."""
+        return self._do.run(
+            lambda c: boots.begin(c, lease, config, boot_round=boot_round, boot_key=boot_key, command=command, at=at)
+        )
+
+    def boot_started(self, lease: Lease, boot_id: int, handle: EngineHandle) -> None:
+        """See `ports.Store`."""
+        self._do.run(lambda c: boots.started(c, lease, boot_id, handle))
+
+    def boot_ready(self, lease: Lease, boot_id: int, ready: BootReady, *, at: datetime) -> None:
+        """See `ports.Store`."""
+        self._do.run(lambda c: boots.ready(c, lease, boot_id, ready, at=at))
+
+    def end_boot(self, lease: Lease, boot_id: int, outcome: BootOutcome, *, at: datetime) -> None:
+        """See `ports.Store`."""
+        self._do.run(lambda c: boots.end(c, lease, boot_id, outcome, at=at))
+
+    def add_log(self, boot_id: int, seq: int, lines: Sequence[LogLine]) -> None:
+        """See `ports.Store`."""
+        self._do.run(lambda c: boots.add_log(c, boot_id, seq, lines))
+
+    # --- measurements
+
+    def add_window(
+        self,
+        lease: Lease,
+        boot_id: int,
+        repeat: Repeat,
+        result: WindowResult,
+        *,
+        attempt: int,
+        conditions: Mapping[str, Any],
+        at: datetime,
+    ) -> int:
+        """See `ports.Store`."""
+        return self._do.run(
+            lambda c: measured.add_window(c, lease, boot_id, repeat, result, attempt=attempt, under=conditions, at=at)
+        )
+
+    def add_prefill(
+        self,
+        lease: Lease,
+        boot_id: int,
+        repeat: PrefillRepeat,
+        result: PrefillResult,
+        *,
+        attempt: int,
+        conditions: Mapping[str, Any],
+        at: datetime,
+    ) -> int:
+        """See `ports.Store`."""
+        return self._do.run(
+            lambda c: measured.add_prefill(c, lease, boot_id, repeat, result, attempt=attempt, under=conditions, at=at)
+        )
+
+    # --- events and production
+
+    def event(
+        self,
+        kind: str,
+        message: str,
+        *,
+        level: str = "info",
+        sweep_id: int | None = None,
+        boot_id: int | None = None,
+        data: Mapping[str, Any] | None = None,
+    ) -> None:
+        """See `ports.Store`."""
+        key, at = uuid.uuid4(), self._clock.now()
+        self._do.run(
+            lambda c: catalog.add_event(
+                c,
+                key,
+                kind=kind,
+                message=message,
+                level=level,
+                sweep_id=sweep_id,
+                boot_id=boot_id,
+                data=data or {},
+                at=at,
+            )
+        )
+
+    def open_intent(self, lease: Lease, production: ForeignContainer, *, restore_by: datetime | None) -> int:
+        """See `ports.Store`."""
+        return self._do.run(lambda c: catalog.open_intent(c, lease, production, restore_by=restore_by))
+
+    def close_intent(self, intent_id: int, *, outcome: str) -> None:
+        """See `ports.Store`. "restored" and "abandoned" close it; any other outcome is noted, and it stays open."""
+        self._do.run(lambda c: catalog.close_intent(c, intent_id, outcome=outcome))
+
+    def open_intents(self, box_id: int) -> tuple[tuple[int, str], ...]:
+        """See `ports.Store`."""
+        return self._do.run(lambda c: catalog.open_intents(c, box_id))

@@ -1,0 +1,204 @@
+"""The reading side: frozen rows for people, reports and estimates."""
+
+from __future__ import annotations
+
+import uuid
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from nightsweep.analysis.values import BootRow, Event, Filters, PrefillRow, SweepRow, WindowRow
+from nightsweep.engine.values import LogLine
+from nightsweep.errors import NotFound, StoreUnavailable
+from nightsweep.measurement.values import RawWindow, Reading
+from nightsweep.plan.model import SweepPlan
+from nightsweep.store import rows, statements
+from nightsweep.store.codec import read_load, unpack, unpack_lines
+from nightsweep.store.schema import boot_logs, boots, events, readings, request_timings, sweeps, windows
+from nightsweep.store.session import AWAY, first_line
+from nightsweep.units import MonotonicSeconds, Seconds
+
+T = TypeVar("T")
+
+
+class Queries:
+    """Reads what is stored. Every call is one short transaction; errors are StoreUnavailable and NotFound."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+
+    def _read(self, work: Callable[[sa.Connection], T]) -> T:
+        try:
+            with self._engine.connect() as connection:
+                return work(connection)
+        except AWAY as error:
+            raise StoreUnavailable(reason=first_line(error)) from error
+
+    def _all(self, statement: sa.Select[Any], make: Callable[[Any], T]) -> list[T]:
+        return self._read(lambda connection: [make(row) for row in connection.execute(statement)])
+
+    # --- rows
+
+    def windows(self, filters: Filters) -> list[WindowRow]:
+        """Return windows, by sweep, config in plan order, temperature, concurrency, repeat and attempt."""
+        return self._all(statements.windows_matching(filters), rows.window_row)
+
+    def prefills(self, filters: Filters) -> list[PrefillRow]:
+        """Return prefills, by sweep, config in plan order, repeat and attempt. Concurrency and temperature do not apply."""
+        return self._all(statements.prefills_matching(filters), rows.prefill_row)
+
+    def boots(self, filters: Filters) -> list[BootRow]:
+        """Return boots, oldest first. Concurrency and temperature do not apply."""
+        return self._all(statements.boots_matching(filters), rows.boot_row)
+
+    def sweeps(self, *, limit: int = 50, filters: Filters | None = None) -> list[SweepRow]:
+        """Return the newest sweeps, newest first; of `filters`, sweep, box and since apply."""
+        return self._all(statements.sweeps_matching(filters or Filters()).limit(limit), rows.sweep_row)
+
+    def sweep_of(self, name_or_id: str) -> SweepRow:
+        """Return a sweep by id, by uuid, or by name (the newest of that name).
+
+        Raises:
+            NotFound: There is none.
+        """
+        found = self._all(statements.sweeps_matching(Filters()).where(_named(str(name_or_id))).limit(1), rows.sweep_row)
+        if not found:
+            raise NotFound(what=f"sweep {name_or_id!r}", hint="`nightsweep status` lists the sweeps there are")
+        return found[0]
+
+    def events(self, sweep_id: int | None = None, *, limit: int = 100) -> list[Event]:
+        """Return the newest events, newest first; of one sweep, or of all with None."""
+        wanted = sa.select(events).order_by(events.c.id.desc()).limit(limit)
+        if sweep_id is not None:
+            wanted = wanted.where(events.c.sweep_id == sweep_id)
+        return self._all(wanted, rows.event)
+
+    # --- one thing, whole
+
+    def boot_log(self, boot_id: int) -> list[LogLine]:
+        """Return a boot's whole log; empty when it said nothing.
+
+        Raises:
+            NotFound: There is no such boot.
+        """
+        self._must_exist(boots, boot_id, what="boot", hint="`nightsweep boots` lists the boots")
+        chunks = sa.select(boot_logs.c.codec, boot_logs.c.data).where(boot_logs.c.boot_id == boot_id)
+        lines = self._all(chunks.order_by(boot_logs.c.seq), lambda row: unpack_lines(row.codec, row.data))
+        return [line for chunk in lines for line in chunk]
+
+    def boot_log_text(self, boot_id: int) -> str:
+        """Return a boot's whole log as text (raises NotFound)."""
+        return "\n".join(line.text for line in self.boot_log(boot_id))
+
+    def plan_of(self, sweep_id: int) -> tuple[str, dict[str, Any]]:
+        """Return (text of the sweep file, the expanded plan as JSON) of a sweep (raises NotFound)."""
+        wanted = sa.select(sweeps.c.file_text, sweeps.c.plan).where(sweeps.c.id == sweep_id)
+        found = self._all(wanted, lambda row: (str(row.file_text), dict(row.plan)))
+        if not found:
+            raise NotFound(what=f"sweep {sweep_id}", hint="`nightsweep status` lists the sweeps there are")
+        return found[0]
+
+    def sweep_plan(self, sweep_id: int) -> SweepPlan | None:
+        """Return the plan of a sweep, read from its file again; None when this program cannot read it any more.
+
+        Raises:
+            NotFound: There is no such sweep.
+        """
+        from nightsweep.errors import PlanError
+        from nightsweep.plan.expand import with_prompts_hash
+        from nightsweep.plan.sweepfile import load
+
+        text, document = self.plan_of(sweep_id)
+        try:
+            plan = load(text, source=f"sweep {sweep_id}")
+        except PlanError:
+            return None
+        prompts_hash = document.get("probe", {}).get("prompts_hash")
+        return plan if prompts_hash is None else with_prompts_hash(plan, prompts_hash)
+
+    def history(self, box_id: int) -> dict[str, float]:
+        """Return the median cold start in seconds by config fingerprint, and over all configs as "*"; empty without any."""
+        return self._read(lambda connection: statements.cold_starts(connection, box_id))
+
+    def raw_window(self, window_id: int) -> StoredWindow:
+        """Return everything that was seen of a window, from which each of its numbers can be derived again (raises NotFound)."""
+        self._must_exist(windows, window_id, what="window", hint="`nightsweep cells --json` lists the windows")
+        return self._read(lambda connection: _raw_window(connection, window_id))
+
+    def _must_exist(self, table: sa.Table, row_id: int, *, what: str, hint: str) -> None:
+        if not self._all(sa.select(table.c.id).where(table.c.id == row_id), lambda row: row.id):
+            raise NotFound(what=f"{what} {row_id}", hint=hint)
+
+
+@dataclass(frozen=True)
+class StoredWindow:
+    """A window with its raw data and where it was measured.
+
+    Attributes:
+        conditions: The whole document that its conditions' fingerprint is taken over.
+        seconds_since_boot: From the engine's start to the window's.
+        position_in_night: Which one it was since the sweep was taken up, from 1.
+    """
+
+    window_id: int
+    boot_id: int
+    raw: RawWindow
+    conditions: Mapping[str, Any]
+    position_in_night: int | None
+    seconds_since_boot: Seconds | None
+    stored_at: datetime
+
+
+def _named(name_or_id: str) -> sa.ColumnElement[bool]:
+    wanted = sweeps.c.name == name_or_id
+    if name_or_id.isdigit() and int(name_or_id) < 2**63:
+        return sa.or_(sweeps.c.id == int(name_or_id), wanted)
+    try:
+        return sa.or_(sweeps.c.uuid == uuid.UUID(name_or_id), wanted)
+    except ValueError:
+        return wanted
+
+
+def _raw_window(connection: sa.Connection, window_id: int) -> StoredWindow:
+    row = connection.execute(statements.window_with_conditions(window_id)).one()
+    load = connection.execute(sa.select(request_timings).where(request_timings.c.window_id == window_id)).one()
+    requests, samples = read_load(unpack(load.codec, load.data))
+    sides = {
+        each.side: _reading(each)
+        for each in connection.execute(sa.select(readings).where(readings.c.window_id == window_id))
+    }
+    raw = RawWindow(
+        concurrency=row.concurrency,
+        seconds_asked=row.seconds_asked,
+        started=row.started_at,
+        before=sides.get("before"),
+        after=sides.get("after"),
+        samples=samples,
+        requests=requests,
+        ramp=row.ramp_s,
+        ended_early=row.ended_early,
+        detail=row.detail,
+    )
+    return StoredWindow(
+        window_id=window_id,
+        boot_id=row.boot_id,
+        raw=raw,
+        conditions=row.doc,
+        position_in_night=row.position_in_night,
+        seconds_since_boot=row.seconds_since_boot,
+        stored_at=row.stored_at,
+    )
+
+
+def _reading(row: Any) -> Reading:
+    return Reading(
+        at=MonotonicSeconds(row.at_monotonic_s),
+        uncertainty=Seconds(row.uncertainty_s),
+        wall=row.wall,
+        values={name: float(value) for name, value in row._mapping["values"].items()},  # "NaN" is text in JSON
+        raw=zlib.decompress(row.raw),
+    )

@@ -1,0 +1,132 @@
+"""Rows of the database as frozen values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nightsweep.analysis.values import BootRow, Event, PrefillRow, SweepRow, WindowRow
+
+
+def window_row(row: Any) -> WindowRow:
+    """Return a window."""
+    return WindowRow(
+        window_id=row.window_id,
+        sweep_id=row.sweep_id,
+        sweep_name=row.sweep_name,
+        boot_id=row.boot_id,
+        boot_round=row.boot_round,
+        config_id=row.config_id,
+        config=row.config,
+        config_fingerprint=row.config_fingerprint,
+        concurrency=row.concurrency,
+        temperature=row.temperature,
+        repeat=row.repeat,
+        attempt=row.attempt,
+        started=row.started_at,
+        flags=tuple(row.flags),
+        conditions=row.conditions,
+        box=row.box,
+        simulated=row.simulated,
+        engine_version=row.engine_version,
+        seconds=row.seconds,
+        decode_rate=row.decode_rate,
+        acceptance_length=row.acceptance_length,
+        acceptance_rate=row.acceptance_rate,
+        positions=None if row.positions is None else tuple(row.positions),
+        step_time=row.step_time_s,
+        tokens_per_step_and_stream=row.tokens_per_step_and_stream,
+        ttft_p50=row.ttft_p50,
+        tpot_p50=row.tpot_p50,
+        e2e_p50=row.e2e_p50,
+        flag_details=row.flag_details,
+    )
+
+
+def prefill_row(row: Any) -> PrefillRow:
+    """Return a prefill."""
+    return PrefillRow(
+        prefill_id=row.prefill_id,
+        sweep_id=row.sweep_id,
+        boot_id=row.boot_id,
+        config=row.config,
+        config_fingerprint=row.config_fingerprint,
+        repeat=row.repeat,
+        attempt=row.attempt,
+        started=row.started_at,
+        flags=tuple(row.flags),
+        prompt_tokens=row.prompt_tokens,
+        ttft=row.ttft_s,
+        rate=row.rate,
+        cached_tokens=row.cached_tokens,
+        box=row.box,
+        simulated=row.simulated,
+        conditions=row.conditions,
+    )
+
+
+def boot_row(row: Any) -> BootRow:
+    """Return a boot."""
+    return BootRow(
+        boot_id=row.boot_id,
+        sweep_id=row.sweep_id,
+        sweep_name=row.sweep_name,
+        config=row.config,
+        config_fingerprint=row.config_fingerprint,
+        boot_round=row.boot_round,
+        attempt=row.attempt,
+        state=row.state,
+        started=row.started_at,
+        ended=row.ended_at,
+        cold_start=row.cold_start_s,
+        weights=row.weights_gib,
+        kv_cache=row.kv_cache_gib,
+        kv_tokens=row.kv_tokens,
+        max_concurrency=row.max_concurrency,
+        max_concurrency_tokens=row.max_concurrency_tokens,
+        engine=row.engine,
+        engine_version=row.engine_version,
+        image=row.image,
+        image_digest=row.image_digest,
+        exit_code=row.exit_code,
+        oom_killed=row.oom_killed,
+        failure_kind=row.failure_kind,
+        failure_stage=row.failure_stage,
+        failure_lines=tuple(row.failure_lines),
+        failure_remedy=row.failure_remedy,
+        retry=row.failure_retry,
+        box=row.box,
+        simulated=row.is_simulated,
+        windows=row.windows,
+        facts=row.facts,
+        command=tuple(row.command),
+    )
+
+
+def sweep_row(row: Any) -> SweepRow:
+    """Return a sweep."""
+    return SweepRow(
+        sweep_id=row.id,
+        name=row.name,
+        state=row.state_now,
+        box=row.box,
+        simulated=row.simulated,
+        created=row.created_at,
+        started=row.started_at,
+        ended=row.ended_at,
+        owner=row.lease_owner,
+        note=row.note,
+        repeats_planned=row.repeats_planned,
+        repeats_clean=row.repeats_clean,
+        windows_flagged=row.windows_flagged,
+        boots_failed=row.boots_failed,
+        configs=row.configs,
+        prefect_run=row.prefect_run,
+        phase=row.phase,
+    )
+
+
+def event(row: Any) -> Event:
+    """Return an event."""
+    return Event(
+        at=row.at, level=row.level, kind=row.kind, message=row.message, sweep_id=row.sweep_id, boot_id=row.boot_id
+    )

@@ -1,0 +1,138 @@
+"""Connections to PostgreSQL, and patience with one that is away."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Protocol, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from nightsweep.errors import StoreError, StoreUnavailable
+from nightsweep.units import Seconds
+
+T = TypeVar("T")
+
+AWAY = (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError)
+"""What a server that is down, starting, shutting down or full looks like; also a deadlock, which goes away by trying again."""
+
+FIRST_PAUSE = Seconds(0.05)
+LONGEST_PAUSE = Seconds(2.0)
+
+
+class Waiting(Protocol):
+    """A clock (`ports.Clock` is one)."""
+
+    def monotonic(self) -> float:
+        """Return seconds on the monotonic clock."""
+
+    def now(self) -> datetime:
+        """Return the time of day, in UTC and aware of it."""
+
+    def sleep(self, seconds: Seconds) -> None:
+        """Wait."""
+
+
+class MachineTime:
+    """This machine's own clock, where no other is given."""
+
+    def monotonic(self) -> float:
+        """Return seconds on the monotonic clock."""
+        return time.monotonic()
+
+    def now(self) -> datetime:
+        """Return the time of day, in UTC."""
+        return datetime.now(UTC)
+
+    def sleep(self, seconds: Seconds) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+
+def connect(url: str, *, application: str = "nightsweep") -> sa.Engine:
+    """Return a pool of connections to the database; nothing is connected yet.
+
+    Every checkout is tested, so that a restart of the server costs no error. No transaction may idle, none waits long for a
+    lock: all of them are short.
+    """
+    return sa.create_engine(
+        url,
+        pool_size=5,
+        max_overflow=5,
+        pool_timeout=30,
+        pool_pre_ping=True,
+        pool_recycle=1800,
+        connect_args={
+            "application_name": application,
+            "connect_timeout": 5,
+            "options": "-c statement_timeout=60s -c idle_in_transaction_session_timeout=60s -c lock_timeout=10s",
+        },
+    )
+
+
+class Patient:
+    """Runs transactions, and tries again while the server is away: for `patience` seconds, then StoreUnavailable.
+
+    A transaction may have been committed although its answer was lost; what is run here must be idempotent.
+
+    Args:
+        revive: Called before each further try; starts an embedded server again. Its StoreErrors are no reason to give up.
+    """
+
+    def __init__(
+        self, engine: sa.Engine, *, clock: Waiting, patience: Seconds, revive: Callable[[], None] | None
+    ) -> None:
+        self._engine, self._clock, self._patience, self._revive = engine, clock, patience, revive
+
+    def run(self, work: Callable[[sa.Connection], T]) -> T:
+        """Return what `work` returns, in a transaction of its own."""
+        return self._run(work, patience=self._patience)
+
+    def once(self, work: Callable[[sa.Connection], T]) -> T:
+        """As `run`, with a single try: for callers that come again by themselves."""
+        return self._run(work, patience=Seconds(0.0))
+
+    def _run(self, work: Callable[[sa.Connection], T], *, patience: Seconds) -> T:
+        started, pause = self._clock.monotonic(), FIRST_PAUSE
+        while True:
+            try:
+                with self._engine.begin() as connection:
+                    return work(connection)
+            except AWAY as error:
+                if self._clock.monotonic() - started + pause > patience:
+                    raise StoreUnavailable(reason=first_line(error)) from error
+            self._clock.sleep(pause)
+            pause = min(Seconds(pause * 2), LONGEST_PAUSE)
+            self._try_to_revive()
+
+    def _try_to_revive(self) -> None:
+        if self._revive is not None:
+            try:
+                self._revive()
+            except StoreError:
+                return
+
+
+def first_line(error: Exception) -> str:
+    """Return an error's first line, which names what failed; SQLAlchemy's further lines hold the statement and its values."""
+    lines = str(getattr(error, "orig", None) or error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def constraint_of(error: sa.exc.IntegrityError) -> str:
+    """Return the name of the constraint that refused a write, or ""."""
+    diagnosis = getattr(error.orig, "diag", None)
+    return str(getattr(diagnosis, "constraint_name", None) or "")
+
+
+def id_of(connection: sa.Connection, table: sa.Table, *, key: Mapping[str, Any], values: Mapping[str, Any]) -> int:
+    """Return the id of the row with this unique key; it is made, with `values` besides, when it is not there."""
+    new = insert(table).values(**key, **values).on_conflict_do_nothing().returning(table.c.id)
+    made = connection.scalar(new)
+    if made is None:
+        same = sa.and_(*(table.c[name] == value for name, value in key.items()))
+        made = connection.scalar(sa.select(table.c.id).where(same))
+    assert made is not None, f"{table.name} has no row {dict(key)}, though it could not be inserted"
+    return int(made)

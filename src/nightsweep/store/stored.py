@@ -1,0 +1,57 @@
+"""What a sweep already holds: the half of "what is left" that the database knows."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import aggregate_order_by
+
+from nightsweep.errors import NotFound
+from nightsweep.plan.remaining import temperature_key
+from nightsweep.ports import Stored
+from nightsweep.store.schema import boots, cells, configs, prefills, sweeps, windows
+
+
+def stored(connection: sa.Connection, sweep_id: int) -> Stored:
+    """Return what the sweep already holds (raises NotFound)."""
+    if connection.scalar(sa.select(sweeps.c.id).where(sweeps.c.id == sweep_id)) is None:
+        raise NotFound(what=f"sweep {sweep_id}", hint="`nightsweep status` lists the sweeps there are")
+    return Stored(
+        windows=_windows(connection, sweep_id),
+        prefills=_prefills(connection, sweep_id),
+        failed_boots=_failed_boots(connection, sweep_id),
+    )
+
+
+def _windows(connection: sa.Connection, sweep_id: int) -> dict[tuple[str, int, str, int], tuple[bool, int]]:
+    key = (configs.c.hash, cells.c.concurrency, cells.c.temperature, windows.c.repeat)
+    rows = connection.execute(
+        sa.select(*key, sa.func.bool_or(windows.c.clean).label("clean"), sa.func.count().label("attempts"))
+        .join(cells, cells.c.id == windows.c.cell_id)
+        .join(configs, configs.c.id == cells.c.config_id)
+        .where(cells.c.sweep_id == sweep_id)
+        .group_by(*key)
+    )
+    return {(r.hash, r.concurrency, temperature_key(r.temperature), r.repeat): (r.clean, r.attempts) for r in rows}
+
+
+def _prefills(connection: sa.Connection, sweep_id: int) -> dict[tuple[str, int], tuple[bool, int]]:
+    key = (configs.c.hash, prefills.c.repeat)
+    rows = connection.execute(
+        sa.select(*key, sa.func.bool_or(prefills.c.clean).label("clean"), sa.func.count().label("attempts"))
+        .join(configs, configs.c.id == prefills.c.config_id)
+        .where(prefills.c.sweep_id == sweep_id)
+        .group_by(*key)
+    )
+    return {(r.hash, r.repeat): (r.clean, r.attempts) for r in rows}
+
+
+def _failed_boots(connection: sa.Connection, sweep_id: int) -> dict[tuple[str, int], tuple[str, ...]]:
+    key = (configs.c.hash, boots.c.boot_round)
+    advice = sa.func.array_agg(aggregate_order_by(boots.c.failure_retry, boots.c.id))
+    rows = connection.execute(
+        sa.select(*key, advice.label("advice"))
+        .join(configs, configs.c.id == boots.c.config_id)
+        .where(boots.c.sweep_id == sweep_id, boots.c.state == "failed")
+        .group_by(*key)
+    )
+    return {(r.hash, r.boot_round): tuple(r.advice) for r in rows}

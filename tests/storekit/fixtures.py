@@ -1,0 +1,125 @@
+"""Fixtures on a real embedded PostgreSQL. A `conftest.py` imports those that it offers; all of a process share one cluster."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from nightsweep.store.embedded import EmbeddedPostgres
+from nightsweep.store.migrate import upgrade
+from nightsweep.store.postgres import PostgresStore, connect
+from nightsweep.store.queries import Queries
+from nightsweep.units import Seconds
+
+TEMPLATE = "template_migrated"
+
+
+class _Shared:
+    """One cluster per process, however many conftests offer it; stopped and removed with its last user."""
+
+    users = 0
+    cluster: EmbeddedPostgres | None = None
+
+    def take(self) -> EmbeddedPostgres:
+        if self.cluster is None:
+            self.cluster = EmbeddedPostgres(a_home())
+            self.cluster.ensure()
+            run(self.cluster, "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")  # a test's data may die
+            self.cluster.ensure_database(TEMPLATE)
+            engine = connect(self.cluster.url(TEMPLATE))
+            upgrade(engine)
+            engine.dispose()
+        self.users += 1
+        return self.cluster
+
+    def leave(self) -> None:
+        self.users -= 1
+        if self.users == 0 and self.cluster is not None:
+            throw_away(self.cluster)
+            self.cluster = None
+
+
+_shared = _Shared()
+
+
+def a_home() -> Path:
+    """Return a new directory that the server's user can enter, also when root runs the tests."""
+    home = Path(tempfile.mkdtemp(prefix="nightsweep-test-pg-"))
+    home.chmod(0o711)
+    return home
+
+
+def throw_away(cluster: EmbeddedPostgres) -> None:
+    """Stop a test's cluster and remove all its files."""
+    place = cluster.place
+    cluster.stop()
+    for folder in (place.root, place.sockets, cluster.home):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(cluster: EmbeddedPostgres, *statements: str, database: str = "postgres") -> None:
+    """Execute statements as the superuser, outside of any transaction."""
+    url = cluster.url(database).replace("postgresql+psycopg", "postgresql")
+    with psycopg.connect(url, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
+
+
+@pytest.fixture(scope="session")
+def pg_cluster() -> Iterator[EmbeddedPostgres]:
+    """Yield the cluster of this test process."""
+    cluster = _shared.take()
+    try:
+        yield cluster
+    finally:
+        _shared.leave()
+
+
+@pytest.fixture
+def empty_database_url(pg_cluster: EmbeddedPostgres) -> Iterator[str]:
+    """Yield the URL of a new database without any table."""
+    yield from _database(pg_cluster, template="template1")
+
+
+@pytest.fixture
+def database_url(pg_cluster: EmbeddedPostgres) -> Iterator[str]:
+    """Yield the URL of a new database at the newest schema."""
+    yield from _database(pg_cluster, template=TEMPLATE)
+
+
+def _database(cluster: EmbeddedPostgres, *, template: str) -> Iterator[str]:
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    run(cluster, f"CREATE DATABASE {name} TEMPLATE {template}")
+    try:
+        yield cluster.url(name)
+    finally:
+        run(cluster, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[sa.Engine]:
+    """Yield connections to a new database at the newest schema."""
+    made = connect(database_url)
+    try:
+        yield made
+    finally:
+        made.dispose()
+
+
+@pytest.fixture
+def store(engine: sa.Engine) -> PostgresStore:
+    """Return a store that does not wait for a server that is away."""
+    return PostgresStore(engine, patience=Seconds(0.0))
+
+
+@pytest.fixture
+def queries(engine: sa.Engine) -> Queries:
+    """Return the reading side of the same database."""
+    return Queries(engine)
