@@ -202,13 +202,13 @@ SEED_RATES: dict[str, dict[tuple[int, Decimal], tuple[float, ...]]] = {
         (1, WARM): (28.6, 27.9),
     },
 }
-"""tokens / second by config, (streams, temperature). Single-stream and n=3 values of the published GB10 report; some filled in."""
+"""tokens / second by config and (streams, temperature): values of the published GB10 report, and some filled in."""
 
 
 def seed_night(
     *, simulated: bool = False
 ) -> tuple[SweepRow, list[BootRow], list[WindowRow], list[PrefillRow], SweepPlan]:
-    """Three configs that ran, one that did not boot, a flagged window that was measured again, one cell without a clean window."""
+    """Three configs that ran and one that did not boot; one flagged window, and one cell without a clean one."""
     configs = [a_config(name, k=int(name.split("k=")[1][0]), method=name.split()[0]) for name in SEED_RATES]
     broken = a_config("dflash2 k=9 greedy/standard", k=9, method="dflash2")
     windows, prefills, boots = [], [], []

@@ -1,0 +1,54 @@
+"""`nightsweep boots`: cold start, weights, KV cache tokens, failures."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from nightsweep.analysis import documents, text
+from nightsweep.cli import filters, render
+from nightsweep.cli.reading import access
+from nightsweep.engine.values import LogLine
+from nightsweep.errors import NotFound
+
+
+def _print_log(lines: Sequence[LogLine], *, boot: int) -> None:
+    """Print the lines as they came; on a terminal without the escapes that could steer it."""
+    if not lines:
+        raise NotFound(what=f"log of boot {boot}", hint="`nightsweep boots` lists the boots")
+    guarded = sys.stdout.isatty()
+    for line in lines:
+        click.echo(text.printable(line.text) if guarded else line.text)
+
+
+@click.command("boots")
+@filters.filter_options(cells=False)
+@click.option("--failed", is_flag=True, help="Only boots that failed.")
+@click.option("--log", "log_of", type=int, metavar="BOOT", help="Print the whole log of this boot instead.")
+@render.output_options
+@click.pass_context
+def command(ctx: click.Context, *, failed: bool, log_of: int | None, form: str) -> None:
+    """List boots: cold start, weights, KV cache tokens, failures with deciding line and remedy.
+
+    \b
+    Example:
+      nightsweep boots --sweep dflash2-depth --failed
+      nightsweep boots --log 17
+    """
+    with access(ctx).queries() as queries:
+        if log_of is not None:
+            _print_log(queries.boot_log(log_of), boot=log_of)
+            return
+        rows = queries.boots(filters.asked(ctx, queries))
+    rows = [row for row in rows if row.state == "failed" or not failed]
+    if form == "json":
+        render.print_json({"boots": [documents.boot_document(row) for row in rows]})
+    elif form == "csv":
+        render.print_csv(map(documents.boot_document, rows), fields=documents.BOOT_FIELDS)
+    elif not rows:
+        described = " ".join(part for part in (filters.described(ctx), "--failed" if failed else "") if part)
+        render.write([render.Line(f"no boots match {described}".rstrip())])
+    else:
+        render.print_boots(rows, title=f"Boots {filters.described(ctx)}".rstrip())

@@ -1,0 +1,105 @@
+"""Where the reading commands get their rows, their time and the doctor's facts: from `wiring`, or from what a caller gives."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
+
+import click
+
+from nightsweep.analysis.values import BootRow, Event, Filters, PrefillRow, SweepRow, WindowRow
+from nightsweep.engine.values import LogLine
+from nightsweep.errors import NotFound
+from nightsweep.plan.model import SweepPlan
+
+if TYPE_CHECKING:
+    from nightsweep.service.doctor_checks import DoctorSources
+
+NAMES_SEARCHED = 200
+"""Newest sweeps whose names are looked through for one that was meant."""
+
+
+class Queries(Protocol):
+    """What the reading commands ask of the store."""
+
+    def windows(self, filters: Filters) -> Sequence[WindowRow]:
+        """Return stored windows."""
+
+    def prefills(self, filters: Filters) -> Sequence[PrefillRow]:
+        """Return stored prefill measurements."""
+
+    def boots(self, filters: Filters) -> Sequence[BootRow]:
+        """Return stored boots."""
+
+    def sweeps(self, *, limit: int) -> Sequence[SweepRow]:
+        """Return the newest sweeps, newest first."""
+
+    def sweep_of(self, name_or_id: str) -> SweepRow | None:
+        """Return a sweep by id or name (the newest of that name); None or NotFound when there is none."""
+
+    def events(self, sweep_id: int, *, limit: int) -> Sequence[Event]:
+        """Return the newest events of a sweep."""
+
+    def boot_log(self, boot_id: int) -> Sequence[LogLine]:
+        """Return the whole log of a boot, in order."""
+
+    def sweep_plan(self, sweep_id: int) -> SweepPlan | None:
+        """Return the plan of a sweep; None when this program cannot read it any more."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """What a reading command reaches; passed as the click context's object to read from somewhere else."""
+
+    queries: Callable[[], AbstractContextManager[Queries]]
+    now: Callable[[], datetime]
+    sleep: Callable[[float], None]
+    doctor: Callable[[], DoctorSources]
+
+
+def access(ctx: click.Context) -> Access:
+    """Return the caller's access, or the one to this machine's own store."""
+    return ctx.find_object(Access) or _wired()
+
+
+def find_sweep(queries: Queries, name_or_id: str) -> SweepRow:
+    """Return the sweep.
+
+    Raises:
+        NotFound: There is none; the hint names sweeps that are called nearly so.
+    """
+    try:
+        found = queries.sweep_of(name_or_id)
+    except NotFound:
+        found = None
+    if found is None:
+        raise NotFound(what=f"sweep {name_or_id!r}", hint=_hint(name_or_id, queries.sweeps(limit=NAMES_SEARCHED)))
+    return found
+
+
+def _hint(wanted: str, sweeps: Sequence[SweepRow]) -> str:
+    if not sweeps:
+        return "no sweep is stored yet; `nightsweep run FILE` makes one"
+    names = list(dict.fromkeys(sweep.name for sweep in sweeps))
+    near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)
+    near += [name for name in names if wanted.lower() in name.lower() and name not in near][:3]
+    if near:
+        return f"did you mean {' or '.join(repr(name) for name in near)}?"
+    return "`nightsweep status` lists the sweeps there are"
+
+
+def _wired() -> Access:
+    import time
+
+    from nightsweep import wiring
+
+    return Access(
+        queries=lambda: wiring.open_queries(wiring.settings()),
+        now=lambda: datetime.now(UTC),
+        sleep=time.sleep,
+        doctor=lambda: wiring.doctor_sources(wiring.settings()),
+    )

@@ -1,0 +1,84 @@
+"""The reading side of the store, in memory: the same methods over rows that a test gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from nightsweep.analysis.values import BootRow, Event, Filters, PrefillRow, SweepRow, WindowRow
+from nightsweep.engine.values import LogLine
+from nightsweep.errors import NotFound
+from nightsweep.plan.model import SweepPlan
+
+
+@dataclass
+class FakeQueries:
+    """Implements what `cli.reading.Queries` asks. `where` and `image` are the database's work and not done here."""
+
+    window_rows: Sequence[WindowRow] = ()
+    prefill_rows: Sequence[PrefillRow] = ()
+    boot_rows: Sequence[BootRow] = ()
+    sweep_rows: Sequence[SweepRow] = ()
+    event_rows: Sequence[Event] = ()
+    logs: dict[int, Sequence[LogLine]] = field(default_factory=dict)
+    plans: dict[int, SweepPlan] = field(default_factory=dict)
+    seen: list[Filters] = field(default_factory=list)
+    opened: int = 0
+
+    @contextmanager
+    def open(self) -> Iterator[FakeQueries]:
+        self.opened += 1
+        yield self
+
+    def windows(self, filters: Filters) -> list[WindowRow]:
+        self.seen.append(filters)
+        return [
+            row
+            for row in self.window_rows
+            if _common(row, filters)
+            and (not filters.concurrency or row.concurrency in filters.concurrency)
+            and (not filters.temperature or row.temperature in filters.temperature)
+            and (filters.with_flagged == "yes" or not row.flags)
+        ]
+
+    def prefills(self, filters: Filters) -> list[PrefillRow]:
+        return [row for row in self.prefill_rows if _common(row, filters)]
+
+    def boots(self, filters: Filters) -> list[BootRow]:
+        self.seen.append(filters)
+        return [row for row in self.boot_rows if _common(row, filters)]
+
+    def sweeps(self, *, limit: int) -> list[SweepRow]:
+        return sorted(self.sweep_rows, key=lambda row: -row.sweep_id)[:limit]
+
+    def sweep_of(self, name_or_id: str) -> SweepRow:
+        for row in self.sweeps(limit=len(self.sweep_rows)):
+            if name_or_id in (row.name, str(row.sweep_id)):
+                return row
+        raise NotFound(what=f"sweep {name_or_id!r}", hint="there is none")
+
+    def events(self, sweep_id: int, *, limit: int) -> list[Event]:
+        newest = sorted(
+            (row for row in self.event_rows if row.sweep_id == sweep_id), key=lambda row: row.at, reverse=True
+        )
+        return newest[:limit]
+
+    def boot_log(self, boot_id: int) -> Sequence[LogLine]:
+        if boot_id not in self.logs:
+            raise NotFound(what=f"log of boot {boot_id}", hint="`nightsweep boots` lists the boots")
+        return self.logs[boot_id]
+
+    def sweep_plan(self, sweep_id: int) -> SweepPlan | None:
+        return self.plans.get(sweep_id)
+
+
+def _common(row: WindowRow | PrefillRow | BootRow, filters: Filters) -> bool:
+    config = filters.config
+    return (
+        (filters.sweep is None or row.sweep_id == filters.sweep)
+        and (filters.box is None or row.box == filters.box)
+        and (filters.since is None or row.started >= filters.since)
+        and (config is None or fnmatchcase(row.config, config) or row.config_fingerprint.startswith(config))
+    )

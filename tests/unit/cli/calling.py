@@ -1,0 +1,60 @@
+"""Calls a reading command on rows in memory, as its user would."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import click
+from click.testing import CliRunner, Result
+
+from nightsweep.cli.reading import Access
+from nightsweep.service.doctor_checks import DoctorSources
+from tests.fakes.clock import FakeClock
+from tests.fakes.queries import FakeQueries
+from tests.unit.analysis.builders import EVENING, an_event, seed_night
+
+MORNING = EVENING + timedelta(hours=9)
+
+
+def seed_queries(*, simulated: bool = False) -> FakeQueries:
+    sweep, boots, windows, prefills, plan = seed_night(simulated=simulated)
+    return FakeQueries(
+        window_rows=windows,
+        prefill_rows=prefills,
+        boot_rows=boots,
+        sweep_rows=[sweep],
+        event_rows=[an_event(), an_event(at=EVENING + timedelta(hours=4), level="error", kind="boot_failed")],
+        plans={1: plan},
+    )
+
+
+def call(
+    command: click.Command,
+    *words: str,
+    queries: FakeQueries | None = None,
+    clock: FakeClock | None = None,
+    doctor: DoctorSources | None = None,
+) -> Result:
+    """Return the result; an error that `main` would turn into a message stands in `exception`."""
+    clock = clock or FakeClock(start=MORNING)
+    rows = queries or FakeQueries()
+
+    def no_doctor() -> DoctorSources:
+        if doctor is None:
+            raise AssertionError("this command does not ask the doctor")
+        return doctor
+
+    reach = Access(queries=rows.open, now=clock.now, sleep=lambda seconds: clock.advance(seconds), doctor=no_doctor)
+    return CliRunner().invoke(command, list(words), obj=reach)
+
+
+def now() -> datetime:
+    return MORNING
+
+
+def json_of(result: Result) -> Any:
+    import json
+
+    assert result.exception is None, result.output
+    return json.loads(result.stdout)

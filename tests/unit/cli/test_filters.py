@@ -1,0 +1,133 @@
+"""Filters: from words to values, and a usage error for what cannot be meant."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nightsweep.cli.cells import command as cells
+from nightsweep.cli.filters import parse_concurrency, parse_since, parse_temperature, parse_where, typed
+
+from .calling import MORNING, call, seed_queries
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("speculative.method=dflash", ("speculative.method", "=", "dflash")),
+        ("num_speculative_tokens>=5", ("num_speculative_tokens", ">=", 5)),
+        ("args.max-num-seqs < 16", ("args.max-num-seqs", "<", 16)),
+        ("args.gpu-memory-utilization<=0.9", ("args.gpu-memory-utilization", "<=", 0.9)),
+        ("args.enforce-eager==true", ("args.enforce-eager", "=", True)),
+        ("speculative.method!=mtp", ("speculative.method", "!=", "mtp")),
+        ("speculative=null", ("speculative", "=", None)),
+        ("args.x='5'", ("args.x", "=", "5")),
+        ("env.X=a=b>=c", ("env.X", "=", "a=b>=c")),
+    ],
+)
+def test_a_condition_is_read_with_its_value_typed(words: str, found: tuple[str, str, Any]) -> None:
+    assert parse_where(words) == found
+
+
+@pytest.mark.parametrize("words", ["method", "=dflash", "method=", "k>=deep", "k<true", "", "5>=k"])
+def test_what_is_no_condition_is_refused(words: str) -> None:
+    with pytest.raises(ValueError, match=r"condition|value|compares"):
+        parse_where(words)
+
+
+@pytest.mark.parametrize("word", ["nan", "inf", "-inf", "Infinity", "1_000x", "0x10", "v0.28.0"])
+def test_a_word_that_is_no_number_stays_a_word(word: str) -> None:
+    assert typed(word) == word
+
+
+@pytest.mark.parametrize(
+    ("words", "ago"),
+    [
+        ("45m", timedelta(minutes=45)),
+        ("12h", timedelta(hours=12)),
+        ("30d", timedelta(days=30)),
+        ("2W", timedelta(weeks=2)),
+    ],
+)
+def test_an_age_is_counted_back_from_now(words: str, ago: timedelta) -> None:
+    assert parse_since(words, now=MORNING) == MORNING - ago
+
+
+def test_a_date_is_utc_unless_it_says_otherwise() -> None:
+    assert parse_since("2026-11-28", now=MORNING) == datetime(2026, 11, 28, tzinfo=UTC)
+    assert parse_since("2026-11-28T01:00+02:00", now=MORNING) == datetime(2026, 11, 27, 23, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("words", ["yesterday", "30", "30y", "-3d", "2026-13-01", "99999999999d"])
+def test_what_is_neither_age_nor_date_is_refused(words: str) -> None:
+    with pytest.raises(ValueError, match=r"neither|longer ago"):
+        parse_since(words, now=MORNING)
+
+
+def test_numbers_are_listed_with_commas() -> None:
+    assert parse_concurrency("1, 2,16") == (1, 2, 16)
+    assert parse_temperature("0.7,1") == (Decimal("0.7"), Decimal(1))
+
+
+@pytest.mark.parametrize("words", ["0", "1,,2", "-1", "two", "1.5", "²", ""])
+def test_a_number_of_streams_is_whole_and_positive(words: str) -> None:
+    with pytest.raises(ValueError, match=r"streams|empty"):
+        parse_concurrency(words)
+
+
+@pytest.mark.parametrize("words", ["-0.1", "warm", "nan", "inf", ","])
+def test_a_temperature_is_a_number_from_zero_on(words: str) -> None:
+    with pytest.raises(ValueError, match=r"temperature|empty"):
+        parse_temperature(words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--where", "method"),
+        ("--since", "yesterday"),
+        ("--concurrency", "0"),
+        ("--temperature", "hot"),
+        ("--no-such-option",),
+        ("--where",),
+    ],
+)
+def test_a_filter_that_cannot_be_meant_is_a_usage_error_before_the_store_is_opened(words: tuple[str, ...]) -> None:
+    queries = seed_queries()
+    result = call(cells, *words, queries=queries)
+    assert result.exit_code == 2
+    assert queries.opened == 0
+    assert words[0] in result.output
+
+
+def test_a_usage_error_says_what_was_found_and_what_is_allowed() -> None:
+    output = call(cells, "--where", "k>=deep").output
+    assert ">= compares numbers, and 'deep' is none" in output
+
+
+def test_filters_that_may_be_repeated_add_up() -> None:
+    queries = seed_queries()
+    call(cells, "--where", "a=1", "--where", "b>2", "--concurrency", "1", "--concurrency", "2,4", queries=queries)
+    (filters,) = queries.seen
+    assert filters.where == (("a", "=", 1), ("b", ">", 2))
+    assert filters.concurrency == (1, 2, 4)
+
+
+def test_since_counts_from_the_clock_that_is_given() -> None:
+    queries = seed_queries()
+    call(cells, "--since", "1h", queries=queries)
+    assert queries.seen[0].since == MORNING - timedelta(hours=1)
+
+
+@given(st.text(max_size=30))
+def test_no_words_whatever_make_more_than_a_usage_error(words: str) -> None:
+    for parse in (parse_where, parse_concurrency, parse_temperature, lambda given: parse_since(given, now=MORNING)):
+        try:
+            parse(words)
+        except ValueError as error:
+            assert str(error)

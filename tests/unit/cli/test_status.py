@@ -1,0 +1,132 @@
+"""`nightsweep status` and `nightsweep report`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nightsweep.analysis.values import SweepRow
+from nightsweep.cli.report import command as report
+from nightsweep.cli.status import command as status
+from nightsweep.errors import NotFound
+from tests.fakes.clock import FakeClock
+from tests.fakes.queries import FakeQueries
+from tests.unit.analysis.builders import EVENING, a_plan, a_sweep, a_window
+
+from .calling import call, json_of, seed_queries
+
+
+class Moving(FakeQueries):
+    """Each look finds one repeat more; the last ends the sweep."""
+
+    def sweep_of(self, name_or_id: str) -> SweepRow:
+        clean = len(self.window_rows) + 1
+        self.window_rows = [*self.window_rows, a_window(window_id=clean, repeat=clean)]
+        state = "done" if clean == 3 else "running"
+        return a_sweep(state=state, repeats_clean=clean, repeats_planned=3, ended=None, phase=f"window {clean}")
+
+
+def test_sweeps_are_listed_newest_first_with_how_far_they_are() -> None:
+    rows = [
+        a_sweep(sweep_id=1, name="old", state="done"),
+        a_sweep(sweep_id=2, name="new", state="running", repeats_clean=3, phase="window 2 of mtp"),
+    ]
+    lines = call(status, queries=FakeQueries(sweep_rows=rows)).output.splitlines()
+    new, old = (next(line for line in lines if name in line) for name in (" new ", " old "))
+    assert lines.index(new) < lines.index(old)
+    assert "█████░░░░░ 3/6" in new
+    assert "window 2 of mtp" in new
+    assert "██████████ 6/6" in old
+
+
+def test_an_empty_store_says_what_to_do() -> None:
+    result = call(status)
+    assert result.exit_code == 0
+    assert "nightsweep demo" in result.output
+
+
+def test_a_sweep_shows_what_is_done_what_is_left_and_what_happened_last() -> None:
+    output = call(status, "dflash2-depth", queries=seed_queries()).output
+    assert "23 of 48 clean (48%), 4 flagged windows" in output
+    assert "until 07:00 reached" in output
+    assert "in 3 boots; about" in output
+    lines = output.splitlines()
+    broken = next(line for line in lines if line.startswith("dflash2 k=9"))
+    assert "12 cannot be measured: the engine does not come up" in broken
+    assert lines[-1].split()[2:4] == ["error", "boot_failed"]
+    assert "simulated" not in output.lower()
+
+
+def test_a_simulated_sweep_says_so_in_the_first_line() -> None:
+    assert "SIMULATED" in call(status, "1", queries=seed_queries(simulated=True)).output.splitlines()[0]
+
+
+def test_a_sweep_whose_file_is_not_readable_any_more_still_has_a_status() -> None:
+    queries = replace(seed_queries(), plans={})
+    result = call(status, "1", queries=queries)
+    assert result.exit_code == 0
+    assert "23 of 48 clean" in result.output
+    assert json_of(call(status, "1", "--json", queries=queries))["configs"] is None
+
+
+def test_the_number_of_events_can_be_limited() -> None:
+    output = call(status, "1", "--limit", "1", queries=seed_queries()).output
+    assert "boot_failed" in output
+    assert "is ready" not in [line.split()[-1] for line in output.splitlines() if "info" in line]
+
+
+def test_status_for_programs_is_one_document() -> None:
+    document = json_of(call(status, "dflash2-depth", "--json", queries=seed_queries()))
+    assert document["sweep"]["repeats_clean"] == 23
+    assert document["sweep"]["started"] == "2026-11-28T22:30:00+00:00"
+    assert document["configs"][0]["left"] == 4
+    assert document["events"][0]["kind"] == "boot_failed"
+    assert document["left_seconds"] > 0
+
+
+def test_watching_shows_what_changed_until_the_sweep_ends_and_then_returns() -> None:
+    clock = FakeClock(start=EVENING)
+    result = call(status, "night", "--watch", queries=Moving(plans={1: a_plan(concurrency=(1,))}), clock=clock)
+    assert result.exit_code == 0
+    shown = [line for line in result.output.splitlines() if "repeats  " in line]
+    assert [line.split()[2] for line in shown if "clean" in line] == ["1", "2", "3"]
+    assert clock.monotonic() == 1004.0
+
+
+def test_watching_is_refused_for_programs() -> None:
+    assert call(status, "--watch", "--json").exit_code == 2
+
+
+def test_an_unknown_sweep_offers_near_names() -> None:
+    result = call(status, "depth", queries=seed_queries())
+    assert isinstance(result.exception, NotFound)
+    assert "did you mean 'dflash2-depth'?" in str(result.exception)
+
+
+def test_a_report_goes_to_standard_output_or_whole_into_a_file(tmp_path: Path) -> None:
+    shown = call(report, "dflash2-depth", queries=seed_queries())
+    assert shown.stdout.startswith("# Sweep report: dflash2-depth\n")
+    target = tmp_path / "night.md"
+    target.write_text("older")
+    written = call(report, "dflash2-depth", "-o", str(target), queries=seed_queries())
+    assert written.exit_code == 0
+    assert target.read_text(encoding="utf-8") == shown.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["night.md"]
+
+
+def test_a_report_into_a_directory_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
+    queries = seed_queries()
+    result = call(report, "1", "-o", str(tmp_path / "none" / "night.md"), queries=queries)
+    assert result.exit_code == 2
+    assert queries.opened == 0
+
+
+def test_a_report_of_an_unknown_sweep_is_not_found() -> None:
+    assert isinstance(call(report, "nightly", queries=seed_queries()).exception, NotFound)
+
+
+@pytest.mark.parametrize("command", [status, report])
+def test_help_shows_an_example(command: object) -> None:
+    assert "Example:" in call(command, "--help").output  # type: ignore[arg-type]
