@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nightsweep.probe.sse import account, data_lines, has_output, reports_error
+
+DATA = Path(__file__).parents[2] / "data" / "sse"
+RECORDINGS = sorted(path.name for path in DATA.glob("*.txt"))
+ENDED = [name for name in RECORDINGS if "16-streams" not in name and "refused" not in name]
+
+
+def recorded(name: str) -> tuple[list[float], list[bytes]]:
+    """Return reads and their times of a recording: `@` lines are times, `data:` lines events."""
+    stamps: list[float] = []
+    chunks: list[bytes] = []
+    at = 0.0
+    for line in (DATA / name).read_text().splitlines():
+        if line.startswith("@"):
+            at = float(line[1:])
+        elif line.startswith("data:"):
+            stamps.append(at)
+            chunks.append(line.encode() + b"\n\n")
+            at += 0.001
+    return stamps, chunks
+
+
+def final_usage(chunks: Sequence[bytes]) -> dict[str, int]:
+    usages = [json.loads(chunk[5:])["usage"] for chunk in chunks if b'"choices":[]' in chunk]
+    assert len(usages) == 1
+    found: dict[str, int] = usages[0]
+    return found
+
+
+@pytest.mark.parametrize("name", ENDED)
+def test_token_counts_of_real_streams_equal_their_usage(name: str) -> None:
+    stamps, chunks = recorded(name)
+    seen = account(stamps, chunks)
+    usage = final_usage(chunks)
+    assert (seen.completion_tokens, seen.prompt_tokens) == (usage["completion_tokens"], usage["prompt_tokens"])
+    assert seen.error is None
+    assert seen.lack is None
+    assert seen.finish_reason in ("length", "stop")
+    if seen.chunk_tokens is not None:
+        assert seen.chunk_tokens[-1] == usage["completion_tokens"]
+        assert list(seen.chunk_tokens) == sorted(set(seen.chunk_tokens))
+
+
+@pytest.mark.parametrize("name", [n for n in RECORDINGS if "refused" not in n])
+def test_the_role_chunk_of_a_real_stream_is_not_its_first_token(name: str) -> None:
+    stamps, chunks = recorded(name)
+    assert b'"role":"assistant","content":""' in chunks[0]
+    assert not has_output(chunks[0])
+    assert has_output(b"".join(chunks[:2]))
+    assert account(stamps, chunks).chunk_at[0] == stamps[1]
+
+
+def test_a_speculating_streams_chunks_are_fewer_than_its_tokens() -> None:
+    seen = account(*recorded("vllm-0.32.0-draft-continuous.txt"))
+    assert seen.chunk_tokens is not None
+    assert (len(seen.chunk_tokens), seen.chunk_tokens[-1]) == (45, 120)
+
+
+def test_without_continuous_usage_chunks_are_stamped_but_not_counted() -> None:
+    stamps, chunks = recorded("vllm-0.32.0-draft-final-usage.txt")
+    seen = account(stamps, chunks)
+    assert seen.chunk_tokens is None
+    assert seen.completion_tokens == 120
+    assert len(seen.chunk_at) == len(chunks) - 3  # the role chunk, the usage and [DONE] carry no output
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("vllm-0.32.0-reasoning.txt", b'"reasoning":"'),
+        ("vllm-0.32.0-tool-required.txt", b'"tool_calls":['),
+        ("vllm-0.32.0-tool-named.txt", b'"tool_calls":['),
+        ("vllm-0.32.0-reasoning-then-tool.txt", b'"reasoning":"'),
+    ],
+)
+def test_reasoning_and_tool_deltas_are_output_also_without_counts(name: str, kind: bytes) -> None:
+    stamps, chunks = recorded(name)
+    bare = [re.sub(rb',"usage":\{.*\}\}', b"}", chunk) if b'"choices":[{' in chunk else chunk for chunk in chunks]
+    assert any(kind in chunk for chunk in bare)
+    seen = account(stamps, bare)
+    assert seen.chunk_tokens is None
+    assert seen.chunk_at[0] == stamps[1]
+    assert len(seen.chunk_at) == sum(kind in chunk for chunk in bare)
+
+
+def test_a_stream_that_was_cut_has_its_chunks_and_says_what_it_lacks() -> None:
+    stamps, chunks = recorded("vllm-0.26.0-h200-16-streams.txt")
+    seen = account(stamps, chunks)
+    assert len(seen.chunk_at) == len(chunks) - 1
+    assert seen.completion_tokens is None
+    assert seen.lack == "the stream ended without [DONE]"
+
+
+def test_the_first_event_of_a_recording_is_its_role_chunk() -> None:
+    stamps, chunks = recorded("vllm-0.32.0-one-token.txt")
+    seen = account(stamps, chunks)
+    assert (seen.first_event, seen.chunk_tokens) == (0.02072, (1,))
+
+
+def test_an_error_inside_a_stream_is_found_although_done_follows() -> None:
+    chunks = [
+        b'data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}\n\n',
+        b'data: {"error":{"message":"EngineCore died","type":"x","code":500}}\n\n',
+        b"data: [DONE]\n\n",
+    ]
+    seen = account([1.0, 2.0, 3.0], chunks)
+    assert seen.error == "the engine reported in the stream: EngineCore died"
+    assert reports_error(b"".join(chunks))
+
+
+def test_generated_text_cannot_imitate_an_error_a_count_or_an_end() -> None:
+    text = 'data: {"error": {"completion_tokens": 999}} [DONE] "content":"x"'
+    chunk = b"data: " + json.dumps({"choices": [{"delta": {"content": text}}]}).encode() + b"\n\n"
+    seen = account([1.0], [chunk])
+    assert seen.error is None
+    assert not reports_error(chunk)
+    assert (seen.chunk_tokens, seen.chunk_at) == (None, (1.0,))
+    role_only = b'data: {"choices":[{"delta":{"role":"assistant","content":""}}]}\n\n'
+    assert not has_output(role_only)
+
+
+def test_a_stream_without_usage_says_so() -> None:
+    seen = account([1.0], [b'data: {"choices":[{"delta":{"content":"a"}}]}\n\ndata: [DONE]\n\n'])
+    assert seen.lack == "the stream ended without usage"
+    assert account([], []).lack == "the stream ended without any event"
+
+
+def test_sglang_and_other_servers_may_put_spaces_and_carriage_returns() -> None:
+    line = b'data: {"choices": [{"delta": {"reasoning_content": "hm"}}], "usage": {"completion_tokens": 3}}\r\n\r\n'
+    seen = account([1.0], [line])
+    assert (seen.chunk_tokens, seen.chunk_at) == ((3,), (1.0,))
+
+
+@given(cuts=st.lists(st.integers(min_value=0, max_value=16000), max_size=60).map(sorted), name=st.sampled_from(ENDED))
+def test_reads_may_cut_a_stream_anywhere(cuts: list[int], name: str) -> None:
+    stamps, chunks = recorded(name)
+    whole = b"".join(chunks)
+    places = [0, *[cut for cut in cuts if cut < len(whole)], len(whole)]
+    pieces = [whole[a:b] for a, b in pairwise(places) if a < b]
+    again = account([float(i) for i in range(len(pieces))], pieces)
+    once = account(stamps, chunks)
+    assert (again.chunk_tokens, again.completion_tokens) == (once.chunk_tokens, once.completion_tokens)
+    assert (len(again.chunk_at), again.finish_reason) == (len(once.chunk_at), once.finish_reason)
+    assert (again.error, again.lack) == (None, None)
+    assert list(again.chunk_at) == sorted(again.chunk_at)
+
+
+@given(junk=st.lists(st.binary(max_size=200), max_size=20))
+def test_junk_raises_nothing_and_counts_nothing_but_its_own_words(junk: list[bytes]) -> None:
+    account([0.0] * len(junk), junk)
+    assert all(isinstance(line, bytes) for _, line in data_lines([0.0] * len(junk), junk))
