@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from nightsweep.engine.bootlog_sglang import SglangLog
 from nightsweep.engine.bootlog_vllm import VllmLog
-from nightsweep.engine.lines import Line, lines_of
+from nightsweep.engine.lines import HEADER, HEADER_WINDOW, MAX_LINE, Line, lines_of
 from nightsweep.engine.values import BootFacts, LogLine
 from nightsweep.errors import UnknownEngine
 
@@ -20,9 +20,34 @@ class _Log(Protocol):
     @property
     def recognised(self) -> bool: ...
 
+    def wants(self, word: str, *, level: str) -> bool: ...
+
     def take(self, line: Line, *, seconds: float | None) -> None: ...
 
     def facts(self) -> BootFacts: ...
+
+
+def _boring(text: str, logs: Sequence[_Log]) -> bool:
+    """Whether a text is one of the many lines that hold no fact: told before it is taken apart, because most lines are.
+
+    Only a line of one writer, with a header and a first word that no reader wants, or one whose end shows it to be a request
+    or a progress bar.
+    """
+    if len(text) > MAX_LINE or "\r" in text or "\n" in text or "\x1b" in text:
+        return False
+    end = text[-12:]
+    if "it/s]" in end or "s/it]" in end or 'HTTP/1.1" ' in text[-28:]:
+        return text.count("pid=") < 2
+    found = HEADER.search(text, 0, HEADER_WINDOW)
+    if found is None:
+        return False
+    at = found.end()
+    if text.find("pid=", at) >= 0 or text.find("[20", at) >= 0:
+        return False
+    space = text.find(" ", at)
+    word = text[at:space] if space >= 0 else text[at:]
+    level = found.group(1) or ""
+    return not any(log.wants(word, level=level) for log in logs)
 
 
 class Reader:
@@ -30,11 +55,18 @@ class Reader:
 
     def __init__(self, log: _Log) -> None:
         self._log = log
+        self._logs = (log,)
 
     def feed(self, line: LogLine) -> None:
         """Take the next line; any text is fine, nothing raises."""
+        if _boring(line.text, self._logs):
+            return
         for message in lines_of(line.text):
-            self._log.take(message, seconds=line.seconds)
+            self.take(message, seconds=line.seconds)
+
+    def take(self, message: Line, *, seconds: float | None = None) -> None:
+        """Take the next message, when somebody else took the line apart."""
+        self._log.take(message, seconds=seconds)
 
     def facts(self) -> BootFacts:
         """Return what is known so far."""
@@ -47,17 +79,30 @@ class DetectingReader:
     def __init__(self) -> None:
         self._vllm = VllmLog()
         self._sglang = SglangLog()
+        self._logs = (self._vllm, self._sglang)
         self._seen = {"vllm": 0, "sglang": 0}  # lines with an engine's own header
 
     def feed(self, line: LogLine) -> None:
         """Take the next line; any text is fine, nothing raises."""
+        if self._sure and _boring(line.text, self._logs):
+            return
         for message in lines_of(line.text):
-            if message.style in self._seen:
-                self._seen[message.style] += 1
-            if self._seen["sglang"] <= self._seen["vllm"] or self._seen["vllm"] < _SURE:
-                self._vllm.take(message, seconds=line.seconds)
-            if self._seen["vllm"] <= self._seen["sglang"] or self._seen["sglang"] < _SURE:
-                self._sglang.take(message, seconds=line.seconds)
+            self.take(message, seconds=line.seconds)
+
+    def take(self, message: Line, *, seconds: float | None = None) -> None:
+        """Take the next message, when somebody else took the line apart."""
+        seen = self._seen
+        if message.style in seen:
+            seen[message.style] += 1
+        if seen["vllm"] >= seen["sglang"] or seen["sglang"] < _SURE:
+            self._vllm.take(message, seconds=seconds)
+        if seen["sglang"] >= seen["vllm"] or seen["vllm"] < _SURE:
+            self._sglang.take(message, seconds=seconds)
+
+    @property
+    def _sure(self) -> bool:
+        """Whether enough lines with a header came that boring ones need not be counted any more."""
+        return self._seen["vllm"] >= _SURE or self._seen["sglang"] >= _SURE
 
     def facts(self) -> BootFacts:
         """Return what is known so far; `engine` is None while neither engine was recognised."""

@@ -115,6 +115,13 @@ class SglangLog:
         """Whether anything of this engine was found."""
         return bool(self._kept.facts)
 
+    def wants(self, word: str, *, level: str) -> bool:
+        """Return whether a message that begins with this word may hold a fact or a warning.
+
+        SGLang's lines tell no level, so that all but its reports on traffic are looked at; vLLM's lines tell one.
+        """
+        return not level and word.rstrip(",.") not in _MESSAGES_OF_TRAFFIC
+
     def take(self, line: Line, *, seconds: float | None) -> None:
         """Take one message."""
         message = line.message

@@ -244,6 +244,12 @@ class VllmLog:
         """Whether anything of this engine was found."""
         return bool(self._kept.facts)
 
+    def wants(self, word: str, *, level: str) -> bool:
+        """Return whether a message that begins with this word may hold a fact or a warning."""
+        return (
+            level == "WARNING" or word in RULES or word in self._handlers or word in _ODD or word[:1] in _ODD_INITIALS
+        )
+
     def take(self, line: Line, *, seconds: float | None) -> None:
         """Take one message."""
         message = line.message
@@ -321,6 +327,9 @@ class VllmLog:
                 second = self._kept.get("max_model_len") is not None
                 self._kept.add("second_max_model_len" if second else "max_model_len", int(found.group(1)), line)
             return
+        if "sampling param" in message:
+            self._sampling(line)
+            return
         rules = USING
         if message.rstrip(". ").endswith("MoE backend") or not _ATTENTION.search(message):
             rules = USING[:-1]
@@ -356,8 +365,10 @@ class VllmLog:
         if not line.message.startswith("non-default args:") or at < 0:
             return
         value = literal(line.message[at:].strip())
-        if isinstance(value, dict):
-            self._kept.add("non_default_args", redacted(value), line)
+        if not isinstance(value, dict):
+            return
+        self._kept.add("non_default_args", redacted(value), line)
+        self._temperature(value.get("override_generation_config"), line)
 
     def _initializing(self, line: Line) -> None:
         found = _INIT.match(line.message)
@@ -398,9 +409,12 @@ class VllmLog:
 
     def _sampling(self, line: Line) -> None:
         found = _SAMPLING.search(line.message)
-        value = literal(found.group(1)) if found else None
-        if isinstance(value, dict) and isinstance(value.get("temperature"), int | float):
-            self._kept.add("default_temperature", float(value["temperature"]), line)
+        self._temperature(literal(found.group(1)) if found else None, line)
+
+    def _temperature(self, sampling: Any, line: Line) -> None:
+        """Keep the temperature of requests that set none."""
+        if isinstance(sampling, dict) and isinstance(sampling.get("temperature"), int | float):
+            self._kept.add("default_temperature", float(sampling["temperature"]), line)
 
     def _warning(self, line: Line) -> None:
         if any(line.message.startswith(quiet) for quiet in QUIET_WARNINGS):
@@ -422,6 +436,8 @@ class VllmLog:
         self._stages.reach(stage[0], seconds if seconds is not None else seconds_of(line.raw))
 
 
+_ODD = frozenset(DEVICES)
+_ODD_INITIALS = frozenset({"", "[", "▄", "█"})
 _MILESTONES = {
     "non-default": ("imports", "non-default args"),
     "Initializing": ("config", "Initializing a"),

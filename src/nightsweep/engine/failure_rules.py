@@ -118,12 +118,13 @@ ARGUMENTS = (
     ),
     _cause(
         "bad_flag",
-        r"num_speculative_tokens was provided but without speculative model|num_speculative_tokens must be provided"
-        r"|synthetic_acceptance_\w+ must|requires exactly one of synthetic_acceptance|Batch-size ranges must"
-        r"|The first batch-size range must|is not a valid argument in the speculative_config",
+        r"(?P<what>(?:num_speculative_tokens was provided but|num_speculative_tokens must be provided"
+        r"|synthetic_acceptance_\w+ must"
+        r"|[\w='.]* ?requires exactly one of synthetic_acceptance|Batch-size ranges must|The first batch-size range must"
+        r"|'\w+' is not a valid argument in the speculative_config).{0,200}?)(?: \[type=|$)",
         needle="",
         stage="config",
-        remedy="the speculative settings do not fit together: the engine's line says which",
+        remedy="the speculative settings do not fit together: {what}",
     ),
 )
 
@@ -456,7 +457,6 @@ GENERIC = (
         "bad_flag",
         r"validation errors? for (?P<where>\w+) Value error, (?P<what>.{1,300}?)(?: \[type=|$)",
         needle="Value error, ",
-        weight=HINT,
         stage="config",
         remedy="{where} refuses the settings: {what}",
     ),

@@ -17,6 +17,23 @@ from nightsweep.engine.values import BootFailure, FailureEvidence
 KILLED = frozenset({137, -9})
 SIGNALLED = frozenset({130, -2, 143, -15})
 STALL_REPEATS = 3
+_NUMBERS = frozenset(
+    {
+        "needed",
+        "available",
+        "length",
+        "fits",
+        "free",
+        "total",
+        "part",
+        "wanted",
+        "left",
+        "asked",
+        "most",
+        "now",
+        "least",
+    }
+)
 
 
 def classify(evidence: FailureEvidence, *, kind: str | None = None) -> BootFailure:
@@ -49,7 +66,11 @@ def verdict(texts: Iterable[str], *, exit_code: int | None = None) -> Verdict:
 
     An alarming line before readiness is no failure, and a reassuring one is no readiness: only the engine's own last word is.
     """
-    seen = scan(texts)
+    return verdict_of(scan(texts), exit_code=exit_code)
+
+
+def verdict_of(seen: Scan, *, exit_code: int | None = None) -> Verdict:
+    """Return the verdict on a log that was gone through already."""
     best = _adjusted(seen, seen.best())
     if not _shows_failure(seen, best, exit_code):
         return Verdict("healthy" if seen.ready else "unknown")
@@ -125,7 +146,21 @@ def _from_hit(seen: Scan, hit: Hit, *, ready: bool) -> BootFailure:
     if kind == "kv_too_small" and seen.cold_compile:
         retry = SAME
         remedy += "; the compile cache was cold, which leaves less: a second boot may fit"
-    return BootFailure(kind=kind, stage=hit.stage, lines=_kept(hit.lines), retry=retry, remedy=remedy)
+    return BootFailure(
+        kind=kind, stage=hit.stage, lines=_kept(hit.lines), retry=retry, remedy=remedy, numbers=numbers_of(hit)
+    )
+
+
+def numbers_of(hit: Hit) -> dict[str, float]:
+    """Return the numbers that the deciding line states, by name."""
+    numbers: dict[str, float] = {}
+    for name, text in hit.found.groupdict().items():
+        if name in _NUMBERS and text:
+            try:
+                numbers[name] = float(text)
+            except ValueError:
+                continue
+    return numbers
 
 
 def remedy_of(hit: Hit) -> str:
@@ -222,7 +257,8 @@ def _only_generic(seen: Scan, best: Hit | None) -> bool:
 
 
 def _evident(seen: Scan, best: Hit | None) -> tuple[str, ...]:
-    first = tuple(line for _, line in seen.exceptions[:1])
+    asked = next((line for _, line in seen.exceptions if "KeyboardInterrupt" in line), None)
+    first = (asked,) if asked is not None else tuple(line for _, line in seen.exceptions[:1])
     from_best = best.lines if best is not None else ()
     return _kept((*first, *from_best)) or _kept((seen.last_line,) if seen.last_line else ())
 

@@ -135,7 +135,7 @@ class Scan:
             self.loaded = True
         elif message.startswith("Compiling a graph for"):
             self.cold_compile = True
-        elif message.startswith(("Shutting down", "[shutdown]")):
+        elif message.startswith("Shutting down") or "shutdown triggered" in message or "received signal" in message:
             self.stopped_at = self.messages if self.stopped_at is None else self.stopped_at
         elif any(sign in message for sign in _DRAFTER):
             self.drafter_configured = "method='ngram" not in message
@@ -153,10 +153,13 @@ class Scan:
     def _looks_alarming(self, message: str, line: Line) -> bool:
         if line.headed and line.level in ("INFO", "DEBUG", "WARNING"):
             return any(sign in message for sign in _NEGATIVE)
-        if message.startswith(('File "', "^", "~")) or "it/s]" in message or "s/it]" in message:
+        if message.startswith(('File "', "^", "~", "raise ")) or "it/s]" in message or "s/it]" in message:
             self._frame(message)
             return False
-        return _ALARM.search(message, 0, 4000) is not None
+        if _ALARM.search(message, 0, 4000) is not None:
+            return True
+        self._frame(message)
+        return False
 
     def _frame(self, message: str) -> None:
         if any(sign in message for sign in _EARLY):

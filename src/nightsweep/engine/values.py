@@ -96,6 +96,8 @@ class BootFailure:
         lines: The deciding lines, first cause first.
         retry: "never" (same config fails again), "same" (may succeed), "after_memory" (when memory is free).
         remedy: One line for people.
+        numbers: What the deciding line states in numbers (e.g. needed, available, length, fits, free, total, wanted); memory in
+            GiB, lengths in tokens.
     """
 
     kind: str
@@ -103,6 +105,7 @@ class BootFailure:
     lines: tuple[str, ...]
     retry: str
     remedy: str
+    numbers: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
