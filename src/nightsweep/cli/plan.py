@@ -173,12 +173,13 @@ def _show(planned: Planned) -> None:
 
 def _configs_table(planned: Planned) -> Table:
     from nightsweep.analysis.tables import Column, Group, Row, Table
+    from nightsweep.analysis.text import plural, short, temperature
 
     plan, probe = planned.plan, planned.plan.probe
     cells = _cells_per_config(plan)
     figures = (str(probe.boots), str(cells), str(cells * probe.repeats))
     prefills = str(probe.boots * probe.prefill.repeats) if probe.prefill else "0"
-    rows = [Row((config.name, config.fingerprint[:12], *figures, prefills)) for config in plan.configs]
+    rows = [Row((config.name, short(config.fingerprint), *figures, prefills)) for config in plan.configs]
     columns = (
         Column("config", right=False),
         Column("fingerprint", right=False),
@@ -188,9 +189,11 @@ def _configs_table(planned: Planned) -> Table:
         Column("prefills"),
     )
     streams = ", ".join(str(one) for one in probe.concurrency)
-    degrees = ", ".join(str(one.normalize()) for one in probe.temperature)
+    degrees = ", ".join(temperature(one) for one in probe.temperature)
+    told = planned.estimate
+    counts = ((len(rows), "config"), (told.boots, "boot"), (cells * len(rows), "cell"), (told.windows, "window"))
     notes = (
-        f"{len(rows)} configs, {planned.estimate.boots} boots, {cells * len(rows)} cells, {planned.estimate.windows} windows",
+        ", ".join(plural(amount, noun) for amount, noun in counts),
         f"cells: concurrency {streams} x temperature {degrees}; {probe.repeats} repeats of {probe.window:g} s each",
     )
     return Table(f"Plan {plan.name}", columns, (Group("", tuple(rows)),), notes=notes, simulated=plan.simulated)
@@ -204,24 +207,18 @@ def _command_lines(config: EngineConfig, planned: Planned) -> Iterator[str]:
 
 
 def _estimate_lines(planned: Planned) -> Iterator[str]:
+    from nightsweep.analysis.text import duration, plural
+
     told, schedule = planned.estimate, planned.plan.schedule
     yield (
-        f"{length(told.seconds)}: {told.boots} boots ({length(told.cold_starts)} of cold starts), "
-        f"{told.windows} windows and {told.prefills} prefills ({length(told.measuring)})"
+        f"{duration(told.seconds)}: {plural(told.boots, 'boot')} ({duration(told.cold_starts)} of cold starts), "
+        f"{plural(told.windows, 'window')} and {plural(told.prefills, 'prefill')} ({duration(told.measuring)})"
     )
     if told.night is not None and schedule is not None:
-        nights = f"it takes {told.nights} nights" if told.nights else "not even one boot and production's own start fit"
+        nights = f"it takes {plural(told.nights, 'night')}" if told.nights else "not even one boot would be done"
         verdict = "fits" if told.fits else f"does not fit; {nights}, going on where it stopped"
-        yield f"night of {length(told.night)}, until {schedule.until} {schedule.timezone}: {verdict}"
+        yield f"night of {duration(told.night)}, until {schedule.until} {schedule.timezone}: {verdict}"
     yield from (f"- {line}" for line in told.assumptions)
-
-
-def length(seconds: float) -> str:
-    """Return a length of time for people: "8 h 12 min", "12 min", "40 s"."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min"
 
 
 def _cells_per_config(plan: SweepPlan) -> int:

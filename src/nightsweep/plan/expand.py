@@ -15,7 +15,7 @@ from nightsweep.plan import names
 from nightsweep.plan.fingerprint import config_document, fingerprint, with_prompts_hash
 from nightsweep.plan.mistakes import Mistake, Path, Refused, nearest, shown
 from nightsweep.plan.model import ContainerSpec, EngineConfig, EngineSpec, EnvValue, SecretRef
-from nightsweep.plan.settings_in import MAX_COMBINATIONS
+from nightsweep.plan.settings_in import GRID_WORDS, MAX_COMBINATIONS
 from nightsweep.units import Seconds
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _base_spec(engine: EngineIn, entry: ConfigIn) -> EngineSpec:
 def _config(
     template: str, base: EngineSpec, speculative: Mapping[str, Any], combination: Mapping[str, Any]
 ) -> EngineConfig:
-    own = {key: value for key, value in combination.items() if "." not in key and key not in ("image", "model")}
+    own = {k.removeprefix("speculative."): value for k, value in combination.items() if _is_speculative(k)}
     settings = {key: value for key, value in {**speculative, **own}.items() if value is not None}
     spec = _hide_secrets(_with_grid(base, combination, own=own))
     document = config_document(spec, settings or None)
@@ -116,6 +116,15 @@ def _config(
         fingerprint=fingerprint(document),
         grid_values=dict(combination),
     )
+
+
+def _is_speculative(key: str) -> bool:
+    return key.startswith("speculative.") or ("." not in key and key not in GRID_WORDS)
+
+
+def _by_grid_key(speculative: Mapping[str, Any]) -> dict[str, Any]:
+    """Return speculative settings by the keys that a grid has for them: the draft's `model` is not the target's."""
+    return {f"speculative.{key}" if key in GRID_WORDS else key: value for key, value in speculative.items()}
 
 
 def _with_grid(base: EngineSpec, combination: Mapping[str, Any], *, own: Mapping[str, Any]) -> EngineSpec:
@@ -149,10 +158,9 @@ def _hide_secrets(spec: EngineSpec) -> EngineSpec:
 
 
 def _known_settings(spec: EngineSpec, speculative: Mapping[str, Any]) -> dict[str, Any]:
-    known: dict[str, Any] = dict(speculative)
+    known = _by_grid_key(speculative)
     known |= {f"args.{name}": value for name, value in spec.args.items()}
     known |= {f"env.{name}": value for name, value in spec.env.items() if isinstance(value, str)}
-    # `model` is the target's; the draft's, a speculative key of the same name, is told by the method.
     return known | {"image": spec.image, "model": spec.model}
 
 
@@ -167,7 +175,7 @@ def _combinations(entry: ConfigIn) -> Iterator[dict[str, Any]]:
 
 def _kept(entry: ConfigIn, speculative: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for combination in _combinations(entry):
-        if not any(_matches(excluded, {**speculative, **combination}) for excluded in entry.exclude):
+        if not any(_matches(excluded, {**_by_grid_key(speculative), **combination}) for excluded in entry.exclude):
             yield combination
 
 
@@ -182,13 +190,14 @@ def _equals(wanted: Any, value: Any) -> bool:
 
 
 def _check_exclude(entry: ConfigIn, speculative: Mapping[str, Any], path: Path, out: Expansion) -> None:
-    known = {*entry.grid, *speculative}
+    fixed = _by_grid_key(speculative)
+    known = {*entry.grid, *fixed}
     for index, excluded in enumerate(entry.exclude):
         unknown = [key for key in excluded if key not in known]
         for key in unknown:
             allowed = "keys of this config's grid: " + (", ".join(entry.grid) or "it has none")
             out.mistakes.append(Mistake((*path, "exclude", index, key), "an unknown key", allowed, nearest(key, known)))
-        if not unknown and not any(_matches(excluded, {**speculative, **one}) for one in _combinations(entry)):
+        if not unknown and not any(_matches(excluded, {**fixed, **one}) for one in _combinations(entry)):
             text = ", ".join(f"{key}: {shown(value)}" for key, value in excluded.items())
             out.warnings.append(((*path, "exclude", index), f"matches no combination ({text}); nothing is dropped"))
 

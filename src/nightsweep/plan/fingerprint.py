@@ -65,16 +65,18 @@ def config_document(engine: EngineSpec, speculative: Mapping[str, Any] | None) -
     What is empty or default is absent, so that writing a default down changes nothing.
     """
     environment = {name: value for name, value in engine.env.items() if isinstance(value, str)}
-    secrets = sorted(name for name, value in engine.env.items() if isinstance(value, SecretRef))
+    secrets = [name for name, value in engine.env.items() if isinstance(value, SecretRef)]
+    secrets += [f"--{name}" for name, value in engine.args.items() if isinstance(value, SecretRef)]
+    given = {name: value for name, value in engine.args.items() if not isinstance(value, SecretRef)}
     parts = {
         "engine": engine.kind,
         "image": engine.image,
         "command": list(engine.command),
         "model": engine.model,
         "model_revision": engine.model_revision,
-        "args": {name: _argument(value) for name, value in engine.args.items() if value is not None},
+        "args": {name: _argument(value) for name, value in given.items() if value is not None},
         "env": environment,
-        "secrets": secrets,
+        "secrets": sorted(secrets),
         "container": _container(engine.container),
         "speculative": {k: _argument(v) for k, v in speculative.items() if v is not None} if speculative else None,
     }

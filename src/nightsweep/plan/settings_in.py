@@ -90,8 +90,6 @@ def _argument(name: str, value: Any) -> Any:
         return SecretRef(env_variable(value["from_env"]))
     if isinstance(value, str) and (looks_secret(name) or looks_like_token(value)):
         raise Refused(_SECRET_ALLOWED, remedy="Use from_env and set the variable for the service.", found=_HIDDEN)
-    if isinstance(value, float) and value != value:
-        raise Refused("a number that is one", found="NaN")
     return value
 
 
@@ -198,13 +196,17 @@ def grid(value: Any) -> dict[str, tuple[Any, ...]]:
 
 
 def grid_key(written: str) -> str:
-    """Return a grid key's one spelling: `args.X`, `env.X`, `image`, `model`, or a speculative key."""
+    """Return a grid key's one spelling: `args.X`, `env.X`, `image`, `model`, or a speculative key.
+
+    `model` is the target's; the draft's is `speculative.model`, the one key that keeps its prefix.
+    """
     if written.startswith("args."):
         return "args." + argument_name(written[5:])
     if written.startswith("env.") or written in GRID_WORDS:
         return written
     if written.startswith("speculative."):
-        return speculative_name(written.removeprefix("speculative."))
+        name = speculative_name(written.removeprefix("speculative."))
+        return f"speculative.{name}" if name in GRID_WORDS else name
     if "." in written:
         prefix = written.partition(".")[0] + "."
         known = (*GRID_PREFIXES, "speculative.")
@@ -237,7 +239,7 @@ def _grid_value(key: str, value: Any) -> Any:
         return env_value(key[4:], value)
     if key in GRID_WORDS:
         return quantities.text(value)
-    return _speculative_value(key, value)
+    return _speculative_value(key.removeprefix("speculative."), value)
 
 
 def exclude(value: Any) -> tuple[dict[str, Any], ...]:
@@ -251,5 +253,12 @@ def exclude(value: Any) -> tuple[dict[str, Any], ...]:
             with parts.at((index,), entry):
                 if not isinstance(entry, dict) or not entry:
                     raise Refused("a mapping of grid keys to values")
-                out.append({grid_key(key): matched for key, matched in entry.items()})
+                out.append({grid_key(key): _matched(grid_key(key), value) for key, value in entry.items()})
     return tuple(out)
+
+
+def _matched(key: str, value: Any) -> Any:
+    """Return what an exclusion matches, as the grid has it: variables are texts."""
+    if not key.startswith("env."):
+        return value
+    return [_matched(key, one) for one in value] if isinstance(value, list) else env_value(key[4:], value)

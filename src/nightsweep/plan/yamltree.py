@@ -25,6 +25,7 @@ _INT = re.compile(r"[-+]?[0-9]+")
 _BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _SPECIAL = {".inf": math.inf, "+.inf": math.inf, "-.inf": -math.inf, ".nan": math.nan}
+_CORE = "tag:yaml.org,2002:"
 _MERGE = "tag:yaml.org,2002:merge"
 
 
@@ -120,10 +121,10 @@ class _Builder:
 
     def build(self, node: Any, path: Path) -> Any:
         self._nodes += 1
-        if node.tag.startswith("!"):
+        if not node.tag.startswith(_CORE) or node.tag.startswith(f"{_CORE}python"):
             self._refuse(Mistake(path, f"the tag {shown(node.tag)}", "YAML without tags", line=_line(node)))
         if isinstance(node, yaml.ScalarNode):
-            return scalar(node.value, plain=not node.style)
+            return self._scalar(node, path)
         if id(node) in self._open or self._nodes > _MAX_NODES:
             what = "an alias inside itself" if id(node) in self._open else "aliases that grow without bound"
             self._refuse(Mistake(path, what, "plain YAML", line=node.start_mark.line + 1))
@@ -135,6 +136,13 @@ class _Builder:
             return self._mapping(node, path)
         finally:
             self._open.discard(id(node))
+
+    def _scalar(self, node: Any, path: Path) -> Any:
+        value = scalar(node.value, plain=not node.style)
+        if isinstance(value, float) and not math.isfinite(value):
+            self._refuse(Mistake(path, node.value, "numbers that are finite", line=_line(node)))
+            return None
+        return value
 
     def _refuse(self, mistake: Mistake) -> None:
         if not self.mistakes or self.mistakes[-1].found != mistake.found:

@@ -1,0 +1,161 @@
+"""The plan minus what is stored is what is left; starting and resuming are the same call."""
+
+from __future__ import annotations
+
+from collections import Counter
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nightsweep.plan.model import BootTask, PrefillRepeat, Repeat, SweepPlan
+from nightsweep.plan.order import boot_tasks
+from nightsweep.plan.remaining import MAX_FAILED_BOOTS, remaining, slots, temperature_key
+from nightsweep.plan.sweepfile import load
+from tests.unit.plan.builders import a_night
+
+Windows = dict[tuple[str, int, str, int], tuple[bool, int]]
+Prefills = dict[tuple[str, int], tuple[bool, int]]
+
+PLANS = st.builds(
+    lambda configs, concurrency, temperatures, boots, extra: load(
+        a_night(configs=configs, concurrency=concurrency, temperatures=temperatures, boots=boots, repeats=boots + extra)
+    ),
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.integers(0, 3),
+)
+
+
+def work_of(tasks: tuple[BootTask, ...]) -> list[Repeat | PrefillRepeat]:
+    return [one for task in tasks for one in (*task.prefills, *task.repeats)]
+
+
+def stored(work: list[Repeat | PrefillRepeat], *, clean: bool = True, attempts: int = 1) -> tuple[Windows, Prefills]:
+    windows: Windows = {}
+    prefills: Prefills = {}
+    for one in work:
+        if isinstance(one, Repeat):
+            cell = one.cell
+            windows[cell.config, cell.concurrency, temperature_key(cell.temperature), one.index] = (clean, attempts)
+        else:
+            prefills[one.config, one.index] = (clean, attempts)
+    return windows, prefills
+
+
+def left(plan: SweepPlan, work: list[Repeat | PrefillRepeat]) -> tuple[BootTask, ...]:
+    windows, prefills = stored(work)
+    return remaining(plan, windows=windows, prefills=prefills, failed_boots={})
+
+
+@given(PLANS)
+@settings(max_examples=40, deadline=None)
+def test_with_nothing_stored_all_is_left(plan: SweepPlan) -> None:
+    assert remaining(plan, windows={}, prefills={}, failed_boots={}) == boot_tasks(plan)
+
+
+@given(PLANS)
+@settings(max_examples=40, deadline=None)
+def test_with_all_stored_nothing_is_left(plan: SweepPlan) -> None:
+    assert left(plan, work_of(boot_tasks(plan))) == ()
+
+
+@given(PLANS, st.data())
+@settings(max_examples=60, deadline=None)
+def test_with_any_beginning_stored_exactly_the_rest_is_left_in_the_same_order(
+    plan: SweepPlan, data: st.DataObject
+) -> None:
+    work = work_of(boot_tasks(plan))
+    done = data.draw(st.integers(0, len(work)))
+
+    rest = left(plan, work[:done])
+
+    assert work_of(rest) == work[done:]
+    assert all(task.repeats or task.prefills for task in rest), "no boot is made for nothing"
+
+
+@given(PLANS, st.data())
+@settings(max_examples=60, deadline=None)
+def test_with_any_part_stored_exactly_the_other_part_is_left(plan: SweepPlan, data: st.DataObject) -> None:
+    work = work_of(boot_tasks(plan))
+    done = data.draw(st.sets(st.integers(0, len(work) - 1)))
+
+    rest = left(plan, [one for index, one in enumerate(work) if index in done])
+
+    assert work_of(rest) == [one for index, one in enumerate(work) if index not in done]
+
+
+@given(PLANS, st.data())
+@settings(max_examples=40, deadline=None)
+def test_a_sweep_over_many_nights_measures_everything_once(plan: SweepPlan, data: st.DataObject) -> None:
+    done: list[Repeat | PrefillRepeat] = []
+    while rest := left(plan, done):
+        night = work_of(rest)
+        done += night[: data.draw(st.integers(1, len(night)))]
+
+    assert Counter(done) == Counter(work_of(boot_tasks(plan)))
+    assert max(Counter(done).values()) == 1
+
+
+@given(PLANS)
+@settings(max_examples=40, deadline=None)
+def test_the_slots_are_the_repeats_of_all_boots(plan: SweepPlan) -> None:
+    assert slots(plan) == sum(len(task.repeats) for task in boot_tasks(plan))
+
+
+def test_a_flagged_repeat_is_measured_again_until_its_attempts_are_used_up() -> None:
+    plan = load(a_night())
+    work = work_of(boot_tasks(plan))
+    for attempts in range(1, plan.probe.max_attempts + 1):
+        windows, prefills = stored(work, clean=False, attempts=attempts)
+
+        rest = remaining(plan, windows=windows, prefills=prefills, failed_boots={})
+
+        assert work_of(rest) == (work if attempts < plan.probe.max_attempts else [])
+
+
+def test_a_clean_repeat_is_done_however_many_attempts_it_took() -> None:
+    plan = load(a_night())
+    windows, prefills = stored(work_of(boot_tasks(plan)), clean=True, attempts=99)
+
+    assert remaining(plan, windows=windows, prefills=prefills, failed_boots={}) == ()
+
+
+def test_a_config_that_can_never_boot_is_not_booted_again_in_any_round() -> None:
+    plan = load(a_night(boots=2))
+    hopeless = plan.configs[0].fingerprint
+
+    rest = remaining(plan, windows={}, prefills={}, failed_boots={(hopeless, 0): ("never",)})
+
+    assert [(task.config.name, task.boot_round) for task in rest] == [("c1", 0), ("c1", 1)]
+
+
+@pytest.mark.parametrize("advice", ["same", "after_memory"])
+def test_a_boot_that_may_succeed_is_tried_again_and_then_given_up_for_its_round(advice: str) -> None:
+    plan = load(a_night(configs=1, boots=2))
+    config = plan.configs[0].fingerprint
+    rounds = []
+    for failures in range(MAX_FAILED_BOOTS + 1):
+        rest = remaining(plan, windows={}, prefills={}, failed_boots={(config, 0): (advice,) * failures})
+        rounds.append([task.boot_round for task in rest])
+
+    assert rounds == [[0, 1], [0, 1], [1]]
+
+
+def test_raised_repeats_leave_only_the_new_ones() -> None:
+    before, after = load(a_night(repeats=2)), load(a_night(repeats=4))
+
+    rest = left(after, work_of(boot_tasks(before)))
+
+    assert after.fingerprint == before.fingerprint
+    assert {one.index for task in rest for one in task.repeats} == {2, 3}
+    assert sum(len(task.repeats) for task in rest) == slots(after) - slots(before)
+
+
+def test_a_temperature_has_one_spelling_with_two_decimals() -> None:
+    spellings = [temperature_key(Decimal(text)) for text in ("0.7", "0.70", "1", "1.0", "0", "2.00", "0.05")]
+
+    assert spellings == ["0.70", "0.70", "1.00", "1.00", "0.00", "2.00", "0.05"]
