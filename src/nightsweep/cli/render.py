@@ -65,11 +65,17 @@ def cells_table(summaries: Sequence[CellSummary], *, title: str) -> Table:
 
 def print_cells(summaries: Sequence[CellSummary], *, title: str, console: Console | None = None) -> None:
     """Show cells grouped by config: decode rate with run count and range, per stream, acceptance length, step time."""
-    show(cells_table(summaries, title=title), console=console)
+    if summaries:
+        show(cells_table(summaries, title=title), console=console)
+    else:
+        write([Line(f"{title}: nothing was measured")], console=console)
 
 
 def print_boots(rows: Sequence[BootRow], *, title: str = "Boots", console: Console | None = None) -> None:
     """Show boots; below them each failure with its deciding line and its remedy."""
+    if not rows:
+        write([Line(f"{title}: none")], console=console)
+        return
     show(listings.boots_table(rows, title=title), console=console)
     failures = [line for boot in rows if boot.failure_kind is not None for line in _failure_lines(boot)]
     if failures:

@@ -134,6 +134,12 @@ def test_output_that_cannot_hold_a_dash_is_not_a_traceback() -> None:
     stream.close()
 
 
+def test_a_sweep_without_a_result_says_so_in_place_of_an_empty_table(capsys: pytest.CaptureFixture[str]) -> None:
+    render.print_boots([])
+    render.print_cells([], title="Cells")
+    assert capsys.readouterr().out == "Boots: none\nCells: nothing was measured\n"
+
+
 def test_json_has_null_where_a_number_is_not_finite(capsys: pytest.CaptureFixture[str]) -> None:
     render.print_json({"facts": {"odd": float("nan"), "list": [float("inf"), 1.5]}})
     assert json.loads(capsys.readouterr().out) == {"facts": {"odd": None, "list": [None, 1.5]}}

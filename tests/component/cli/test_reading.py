@@ -1,0 +1,228 @@
+"""The reading commands on rows of a real PostgreSQL, and as a program of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from nightsweep.cli.boots import command as boots
+from nightsweep.cli.cells import command as cells
+from nightsweep.cli.reading import Access
+from nightsweep.cli.report import command as report
+from nightsweep.cli.status import command as status
+from nightsweep.plan.sweepfile import load
+from nightsweep.service.doctor_checks import DoctorSources
+from nightsweep.store.postgres import PostgresStore
+from nightsweep.store.queries import Queries
+from tests.storekit.builders import (
+    EVENING,
+    OWNER,
+    TTL,
+    Night,
+    a_box,
+    a_handle,
+    a_prefill,
+    a_ready,
+    a_window,
+    begin,
+    failed,
+    some_conditions,
+    some_lines,
+    stopped,
+)
+
+FILE = """
+name: dflash-depth
+engine:
+  kind: vllm
+  host: docker
+  image: vllm/vllm-openai:v0.28.0
+  model: org/model
+  served_name: m
+configs:
+  - name: "dflash k={num_speculative_tokens}"
+    speculative: {method: dflash, model: org/draft}
+    grid: {num_speculative_tokens: [4, 5]}
+  - name: mtp
+    speculative: {method: mtp, num_speculative_tokens: 3}
+probe:
+  prompts: code
+  concurrency: [1, 8]
+  temperature: [0.7]
+  window: 40s
+  repeats: 2
+  prefill: {tokens: 2000, repeats: 1}
+"""
+
+
+@pytest.fixture
+def night(store: PostgresStore) -> Night:
+    """Two configs measured (one with a flagged window), a third that did not boot."""
+    plan = load(FILE, source="night.yaml")
+    box_id = store.box_id(a_box())
+    sweep_id = store.open_sweep(plan, box_id=box_id, file_text=FILE)
+    lease = store.claim(sweep_id, owner=OWNER, ttl=TTL)
+    night = Night(store, plan, box_id, sweep_id, lease, boot_id=0)
+    for number, rates in enumerate(((20.0, 21.0), (30.0, 33.0))):
+        night.boot(f"key-{number}", config=number, at=EVENING + timedelta(hours=number))
+        store.boot_started(lease, night.boot_id, a_handle(f"key-{number}"))
+        store.boot_ready(lease, night.boot_id, a_ready(), at=EVENING)
+        store.add_log(night.boot_id, 0, some_lines(f"boot {number} begins", "ready"))
+        for index, rate in enumerate(rates):
+            night.keep(a_window(rate), index=index, config=number)
+        if number == 0:
+            night.keep_prefill(a_prefill(2000.0))
+        store.end_boot(lease, night.boot_id, stopped(), at=EVENING + timedelta(hours=number + 1))
+    night.keep(a_window(500.0, concurrency=8, flags=("foreign_load",)), concurrency=8, config=1)
+    broken = begin(store, lease, plan.configs[2], key="key-2", at=EVENING + timedelta(hours=3))
+    store.end_boot(lease, broken, failed(), at=EVENING + timedelta(hours=4))
+    store.event("boot_failed", "mtp does not boot", level="error", sweep_id=sweep_id, boot_id=broken)
+    return night
+
+
+def call(command: click.Command, *words: str, queries: Queries) -> Result:
+    @contextmanager
+    def opened() -> Iterator[Queries]:
+        yield queries
+
+    def no_doctor() -> DoctorSources:
+        raise AssertionError("not asked for")
+
+    reach = Access(queries=opened, now=lambda: EVENING + timedelta(hours=9), sleep=lambda _: None, doctor=no_doctor)
+    return CliRunner().invoke(command, list(words), obj=reach)
+
+
+def cells_found(queries: Queries, *words: str) -> list[tuple[str, int, float | None, int]]:
+    result = call(cells, "--json", *words, queries=queries)
+    assert result.exception is None, result.output
+    return [
+        (cell["config"], cell["concurrency"], mean_of(cell), cell["windows_flagged"])
+        for cell in json.loads(result.stdout)["cells"]
+    ]
+
+
+def mean_of(cell: dict[str, Any]) -> float | None:
+    rate = cell["decode_rate_tokens_per_second"]
+    return None if rate is None else round(rate["mean"], 6)
+
+
+K4 = ("dflash k=4", 1, 20.5, 0)
+K5 = ("dflash k=5", 1, 31.5, 0)
+FLAGGED = ("dflash k=5", 8, None, 1)
+
+
+FILTERS: list[tuple[tuple[str, ...], list[Any]]] = [
+    ((), [K4, K5, FLAGGED]),
+    (("--where", "num_speculative_tokens>=5"), [K5, FLAGGED]),
+    (("--where", "speculative.method=dflash", "--where", "num_speculative_tokens<5"), [K4]),
+    (("--where", "method=mtp"), []),
+    (("--config", "*k=4"), [K4]),
+    (("--concurrency", "8"), [FLAGGED]),
+    (("--temperature", "0.70", "--concurrency", "1"), [K4, K5]),
+    (("--temperature", "1.0"), []),
+    (("--box", "box-a", "--sweep", "dflash-depth"), [K4, K5, FLAGGED]),
+    (("--box", "spark-1"), []),
+    (("--image", "*0.28*"), [K4, K5, FLAGGED]),
+    (("--image", "*0.27*"), []),
+    (("--since", "30d"), [K4, K5, FLAGGED]),
+    (("--since", "2026-11-30"), []),
+]
+"""Options and the cells that they leave."""
+
+
+def test_filters_reach_the_database(night: Night, queries: Queries) -> None:
+    assert [(words, cells_found(queries, *words)) for words, _ in FILTERS] == FILTERS
+
+
+def test_runs_of_other_conditions_are_not_pooled(night: Night, queries: Queries) -> None:
+    night.keep(
+        a_window(99.0, concurrency=8),
+        index=1,
+        concurrency=8,
+        config=1,
+        conditions=some_conditions(engine_version="0.29.0"),
+    )
+    assert [cell for cell in cells_found(queries) if cell[1] == 8] == [FLAGGED, ("dflash k=5", 8, 99.0, 0)]
+    shown = call(cells, "--concurrency", "8", queries=queries).output
+    assert "conditions" in shown
+
+
+def test_boots_tell_what_came_up_and_why_one_did_not(night: Night, queries: Queries) -> None:
+    output = call(boots, "--sweep", "dflash-depth", queries=queries).output
+    assert "838,501" in output
+    assert "3.20 at 262,144" in output
+    assert "failed: bad_flag (arguments), exit code 2" in output
+    assert "| error: unrecognized arguments: --no-such" in output
+
+
+def test_a_boot_log_comes_back_whole(night: Night, queries: Queries) -> None:
+    first = json.loads(call(boots, "--json", queries=queries).stdout)["boots"][0]["boot_id"]
+    assert call(boots, "--log", str(first), queries=queries).output == "boot 0 begins\nready\n"
+
+
+def test_status_says_what_is_left_from_the_stored_file(night: Night, queries: Queries) -> None:
+    document = json.loads(call(status, "dflash-depth", "--json", queries=queries).stdout)
+    assert document["sweep"]["state"] == "running"
+    left = {config["config"]: (config["clean"], config["left"]) for config in document["configs"]}
+    assert left == {"dflash k=4": (2, 2), "dflash k=5": (2, 2), "mtp": (0, 0)}
+    shown = call(status, str(night.sweep_id), queries=queries).output
+    assert "4 of 12 clean" in shown
+    assert "mtp does not boot" in shown
+
+
+def test_the_report_of_stored_rows_names_everything_that_is_missing(night: Night, queries: Queries) -> None:
+    text = call(report, "dflash-depth", queries=queries).output
+    assert text.startswith("# Sweep report: dflash-depth\n")
+    assert "| dflash k=4 | 1 | 0.7 | 20.5 | 2 | 20.0–21.0 |" in text
+    assert "vllm serve org/model" in text
+    assert "| dflash k=4 | 2,000 | 2,000 | 1 | one run |" in text
+    assert "Without any number because the engine did not come up or did not stay up: mtp (bad_flag)." in text
+    assert "No clean window, so no number: dflash k=5 at 8 streams, T=0.7 (foreign_load)." in text
+    assert "why foreign_load" in text
+
+
+def program(*words: str, url: str, home: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "NIGHTSWEEP_DATABASE_URL": url, "NIGHTSWEEP_HOME": str(home), "NO_COLOR": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", "nightsweep.cli", *words], capture_output=True, text=True, env=environment, timeout=60
+    )
+
+
+def test_the_program_finds_its_store_and_its_exit_codes_are_those_of_the_contract(
+    night: Night, database_url: str, tmp_path: Path
+) -> None:
+    shown = program("cells", "--csv", url=database_url, home=tmp_path)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.stdout.splitlines()[1].startswith("dflash k=4,")
+    unknown = program("status", "dflash-dept", url=database_url, home=tmp_path)
+    assert (unknown.returncode, unknown.stdout) == (1, "")
+    assert unknown.stderr == "error: sweep 'dflash-dept' is not in the store: did you mean 'dflash-depth'?\n"
+    wrong = program("cells", "--concurrency", "zero", url=database_url, home=tmp_path)
+    assert wrong.returncode == 2
+    assert "Traceback" not in wrong.stderr
+
+
+def test_an_empty_database_is_no_fault(database_url: str, tmp_path: Path) -> None:
+    for words in (("cells",), ("boots",), ("status",)):
+        shown = program(*words, url=database_url, home=tmp_path)
+        assert (shown.returncode, shown.stderr) == (0, "")
+        assert shown.stdout
+
+
+def test_a_database_that_is_away_is_one_line_and_not_a_traceback(tmp_path: Path) -> None:
+    shown = program("cells", url="postgresql://nobody:secret@127.0.0.1:9/none", home=tmp_path)
+    assert shown.returncode == 1
+    assert shown.stderr.startswith("error: PostgreSQL is not available")
+    assert "secret" not in shown.stderr
+    assert "Traceback" not in shown.stderr
