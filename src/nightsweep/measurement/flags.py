@@ -16,6 +16,9 @@ FOREIGN_SHARE = 0.02
 QUEUED_SHARE = 0.5
 """With requests in the engine's queue in more than this share of the samples, the engine did not run all streams."""
 
+QUEUE_SAMPLES = 3
+"""Fewer samples say nothing of a queue: every request that begins waits for a moment."""
+
 SHOWN = 3
 
 
@@ -23,8 +26,7 @@ def flags(raw: RawWindow, *, own_tokens: Tokens | None, num_speculative_tokens: 
     """Return detail by flag, in the order of `FLAGS`.
 
     An engine that exited, or restarted, explains failed requests and missing tokens; failed requests and foreign
-    load explain
-    streams that did not run: the consequence is not flagged beside its cause. Prefix-cache hits do not flag a decode
+    load explain streams that did not run: the consequence is not flagged beside its cause. Prefix-cache hits do not flag a decode
     window (prompts return by design, and decode starts after prefill); their count is kept as a number.
     """
     found: dict[str, str] = {}
@@ -109,7 +111,7 @@ def _underfilled(raw: RawWindow, before: Reading, after: Reading) -> str | None:
     if filled < FULL:
         return f"streams were in flight for {filled:.1%} of {raw.concurrency} x {window_seconds(before, after):.1f} s"
     queued = queued_share(raw.samples)
-    if queued is not None and queued > QUEUED_SHARE:
+    if queued is not None and queued > QUEUED_SHARE and len(raw.samples) >= QUEUE_SAMPLES:
         return (
             f"requests waited in the engine's queue in {queued:.0%} of the samples: it does not run all streams at once"
         )

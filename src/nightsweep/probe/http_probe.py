@@ -19,10 +19,12 @@ from nightsweep.probe.draining import drained
 from nightsweep.probe.load import Load, UsageModes
 from nightsweep.probe.prefill import PrefillRun
 from nightsweep.probe.readings import READ_TIMEOUT, fetch_reading
-from nightsweep.probe.window import WindowRun
+from nightsweep.probe.window import Patience, WindowRun
 from nightsweep.units import Seconds, Tokens
 
 T = TypeVar("T")
+
+PATIENCE = Patience()
 
 
 class HttpProbe:
@@ -32,8 +34,9 @@ class HttpProbe:
         poll: Seconds between occupancy samples in a window; never more than four a second are taken.
     """
 
-    def __init__(self, *, clock: Clock, poll: Seconds = Seconds(0.25)) -> None:
+    def __init__(self, *, clock: Clock, poll: Seconds = Seconds(0.25), patience: Patience = PATIENCE) -> None:
         self._clock = clock
+        self._patience = patience
         self._poll = poll
         self._background = Background()
         self._usage = UsageModes()
@@ -173,6 +176,7 @@ class HttpProbe:
             clock=self._clock,
             poll=self._poll,
             gone=gone,
+            patience=self._patience,
         )
 
     def _with_client(

@@ -22,17 +22,26 @@ FASTEST_SAMPLING = 0.25
 """Seconds between occupancy samples at least: reading the page costs the engine some milliseconds."""
 
 RAMP_POLL = 0.05
-GAUGE_PATIENCE = 30.0
-"""Once all streams have their first token, so long may the engine take to report them running and none waiting."""
-
-DYING = 4.0
-"""An engine that fails requests may take seconds to end (vLLM: 1 to 3): so long is waited before requests are blamed."""
-
-DRAIN_TIMEOUT = Seconds(5.0)
 BLURRED = 0.005
 """A reading whose uncertainty is a larger share of the window than this is read once more."""
 
 ENOUGH_CHUNKS = 16
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long is waited where only time can tell.
+
+    Attributes:
+        gauges: Once all streams have their first token, for the engine to report them running and none waiting.
+        dying: After requests have failed, for the engine to end: one that dies fails requests seconds before (vLLM:
+            1 to 3 s).
+        idle: After the streams are ended, for the engine to report nothing running.
+    """
+
+    gauges: Seconds = Seconds(30.0)
+    dying: Seconds = Seconds(4.0)
+    idle: Seconds = Seconds(5.0)
 
 
 @dataclass
@@ -58,6 +67,7 @@ class WindowRun:
     clock: Clock
     poll: Seconds
     gone: asyncio.Event
+    patience: Patience = Patience()
     samples: list[OccupancySample] = field(default_factory=list)
 
     async def measure(self) -> RawWindow:
@@ -96,7 +106,7 @@ class WindowRun:
             return closing
         if not self.load.started.is_set():
             return self._not_held(f"{self.load.silent_streams()} streams had no token yet")
-        deadline = min(deadline, self.clock.monotonic() + GAUGE_PATIENCE)
+        deadline = min(deadline, self.clock.monotonic() + self.patience.gauges)
         seen = "its counters could not be read"
         while True:
             with contextlib.suppress(MetricsUnreadable):
@@ -179,7 +189,7 @@ class WindowRun:
     async def _blame(self, closing: Closing) -> Closing:
         """Return the engine's end as the reason when it comes within some seconds: a dying engine fails requests first."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.gone.wait(), DYING)
+            await asyncio.wait_for(self.gone.wait(), float(self.patience.dying))
             return Closing("engine_exited", f"the engine ended while it was measured; {closing.detail}")
         return closing
 
@@ -197,7 +207,7 @@ class WindowRun:
         requests = await asyncio.to_thread(self.load.timings)
         detail = None if closing is None else closing.detail
         if draining is not None and not await draining:
-            detail = "; ".join(filter(None, (detail, f"the engine was not idle {DRAIN_TIMEOUT:g} s later")))
+            detail = "; ".join(filter(None, (detail, f"the engine was not idle {self.patience.idle:g} s later")))
         return RawWindow(
             concurrency=self.request.concurrency,
             seconds_asked=self.request.window,
@@ -212,7 +222,7 @@ class WindowRun:
         )
 
     async def _drained(self) -> bool:
-        waiting = asyncio.create_task(drained(self.client, self.target, clock=self.clock, timeout=DRAIN_TIMEOUT))
+        waiting = asyncio.create_task(drained(self.client, self.target, clock=self.clock, timeout=self.patience.idle))
         dying = asyncio.create_task(self.gone.wait())
         try:
             await asyncio.wait({waiting, dying}, return_when=asyncio.FIRST_COMPLETED)

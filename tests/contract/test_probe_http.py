@@ -1,0 +1,279 @@
+"""What only HTTP can do wrong: faults of engine and stream, on a small engine with exact counters."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nightsweep.errors import DialectMismatch
+from nightsweep.measurement.derive import derive
+from nightsweep.measurement.values import WindowResult
+from nightsweep.plan.model import SamplingSpec
+from nightsweep.ports import Secret, Target
+from nightsweep.probe.http_probe import HttpProbe
+from nightsweep.probe.window import Patience
+from nightsweep.units import Seconds, Tokens
+from tests.contract.test_probe import DIALECT, SOON, RealClock, a_window, always
+from tests.data.tiny_openai_engine import MODEL, TinyEngine
+
+SHORT = SamplingSpec(max_tokens=40)
+IMPATIENT = Patience(gauges=Seconds(1.0), dying=Seconds(0.5), idle=Seconds(1.0))
+
+
+@pytest.fixture
+def engine() -> Iterator[TinyEngine]:
+    with TinyEngine() as started:
+        yield started
+
+
+@pytest.fixture
+def probe() -> Iterator[HttpProbe]:
+    with HttpProbe(clock=RealClock(), patience=IMPATIENT) as made:
+        yield made
+
+
+def target_of(engine: TinyEngine, **fields: Any) -> Target:
+    return replace(Target(engine.url, engine.url, MODEL, DIALECT), **fields)
+
+
+def measured(probe: HttpProbe, engine: TinyEngine, **fields: Any) -> WindowResult:
+    raw = probe.window(target_of(engine), a_window(**fields), alive=always)
+    return derive(raw, dialect=DIALECT, num_speculative_tokens=3)
+
+
+def later(seconds: float, do: Any) -> threading.Timer:
+    timer = threading.Timer(seconds, do)
+    timer.start()
+    return timer
+
+
+@pytest.mark.parametrize("concurrency", [1, 8])
+def test_the_window_costs_little_more_than_ramp_and_length(
+    engine: TinyEngine, probe: HttpProbe, concurrency: int
+) -> None:
+    began = time.monotonic()
+    raw = probe.window(target_of(engine), a_window(concurrency=concurrency), alive=always)
+    assert raw.ramp is not None
+    assert time.monotonic() - began - raw.ramp - 0.6 < 0.3
+
+
+def test_client_times_are_those_of_the_engine(engine: TinyEngine, probe: HttpProbe) -> None:
+    numbers = measured(probe, engine, concurrency=2, window=Seconds(1.0), sampling=SHORT).numbers
+    assert numbers is not None
+    assert numbers.tpot is not None
+    assert numbers.ttft is not None
+    assert numbers.tpot.p50 == pytest.approx(0.005, rel=0.1)
+    assert numbers.ttft.p50 < 0.03
+    assert numbers.chunk_gap is not None
+    assert numbers.chunk_gap.p50 == pytest.approx(0.01, rel=0.3)
+
+
+def test_the_completions_api_measures_as_well(engine: TinyEngine, probe: HttpProbe) -> None:
+    raw = probe.window(target_of(engine, api="completions"), a_window(), alive=always)
+    assert derive(raw, dialect=DIALECT, num_speculative_tokens=3).clean
+    assert engine.seen[0]["prompt"] in ("one", "two", "three")
+
+
+def test_a_server_that_refuses_continuous_usage_is_asked_once_without(engine: TinyEngine, probe: HttpProbe) -> None:
+    engine.refuse_continuous = True
+    result = measured(probe, engine)
+    assert result.flags == (), result.flag_details
+    assert result.numbers is not None
+    assert result.numbers.own_tokens is None
+    asked = len(engine.seen)
+    measured(probe, engine)
+    assert not any(body["stream_options"].get("continuous_usage_stats") for body in engine.seen[asked:])
+
+
+def test_an_http_error_is_a_failed_request_with_its_text(engine: TinyEngine, probe: HttpProbe) -> None:
+    engine.status = 503
+    result = measured(probe, engine)
+    assert result.flags == ("request_failed",)
+    assert "HTTP 503" in result.flag_details["request_failed"]
+    assert "out of order" in result.flag_details["request_failed"]
+    assert result.numbers is None
+
+
+def test_an_error_inside_a_stream_is_a_failed_request(engine: TinyEngine, probe: HttpProbe) -> None:
+    later(0.3, lambda: setattr(engine, "error_after", 3))
+    result = measured(probe, engine, window=Seconds(5.0), sampling=SHORT)
+    assert result.flags == ("request_failed",)
+    assert "EngineCore died" in result.flag_details["request_failed"]
+
+
+def test_a_connection_that_breaks_is_a_failed_request(engine: TinyEngine, probe: HttpProbe) -> None:
+    later(0.2, lambda: setattr(engine, "cut_after", 3))
+    later(0.35, lambda: setattr(engine, "cut_after", None))
+    result = measured(probe, engine, sampling=SHORT)
+    assert result.flags == ("request_failed",)
+    assert "the connection failed" in result.flag_details["request_failed"]
+
+
+def test_a_stream_without_usage_is_a_failed_request(engine: TinyEngine, probe: HttpProbe) -> None:
+    engine.refuse_continuous = engine.without_usage = True
+    result = measured(probe, engine, sampling=SHORT)
+    assert result.flags == ("request_failed",)
+    assert "without usage" in result.flag_details["request_failed"]
+
+
+def test_a_request_over_its_time_is_recorded_and_not_taken_for_a_slow_one(engine: TinyEngine, probe: HttpProbe) -> None:
+    target = target_of(engine, request_timeout=Seconds(0.4))
+    raw = probe.window(target, a_window(sampling=SamplingSpec(max_tokens=4000)), alive=always)
+    result = derive(raw, dialect=DIALECT, num_speculative_tokens=3)
+    assert "request_failed" in result.flags
+    assert "no end after 0.4 s" in result.flag_details["request_failed"]
+
+
+def test_an_engine_that_dies_in_the_window_is_told_from_failed_requests(engine: TinyEngine, probe: HttpProbe) -> None:
+    died = threading.Event()
+
+    def die() -> None:
+        engine.die()
+        died.set()
+
+    timer = later(0.4, die)
+    began = time.monotonic()
+    raw = probe.window(target_of(engine), a_window(window=Seconds(20.0)), alive=lambda: not died.is_set())
+    timer.join()
+    assert time.monotonic() - began < 2.5
+    assert derive(raw, dialect=DIALECT, num_speculative_tokens=3).flags == ("engine_exited",)
+
+
+@pytest.mark.parametrize(
+    ("fault", "flag"),
+    [
+        ({"foreign": 3}, "foreign_load"),
+        ({"lying_running": 1}, "foreign_load"),
+        ({"preempt": True}, "preempted"),
+    ],
+)
+def test_a_fault_raises_its_flag_and_no_other(
+    engine: TinyEngine, probe: HttpProbe, fault: dict[str, Any], flag: str
+) -> None:
+    for name, value in fault.items():
+        setattr(engine, name, value)
+    assert measured(probe, engine, window=Seconds(1.0), concurrency=1).flags == (flag,)
+
+
+def test_a_counter_reset_voids_the_window(engine: TinyEngine, probe: HttpProbe) -> None:
+    probe.warm_up(target_of(engine), a_window(), alive=always)
+    timer = later(0.55, engine.zero)
+    result = measured(probe, engine)
+    timer.join()
+    assert result.flags == ("counter_reset",)
+    assert result.numbers is None
+
+
+def test_streams_that_never_run_together_give_a_flagged_window(engine: TinyEngine, probe: HttpProbe) -> None:
+    engine.max_running = 1
+    result = measured(probe, engine, concurrency=3)
+    assert result.flags == ("underfilled",)
+    assert "1 running, 2 waiting" in result.flag_details["underfilled"]
+
+
+def test_a_load_that_does_not_come_up_in_time_is_underfilled(engine: TinyEngine, probe: HttpProbe) -> None:
+    engine.prefill_rate = 0.1
+    result = measured(probe, engine, ramp_timeout=Seconds(0.3))
+    assert result.flags == ("underfilled",)
+    assert "2 streams had no token yet" in result.flag_details["underfilled"]
+
+
+def test_an_engine_without_statistics_is_a_mismatch(engine: TinyEngine, probe: HttpProbe) -> None:
+    engine.page = lambda: "python_info 1.0\n"  # type: ignore[method-assign]
+    with pytest.raises(DialectMismatch, match="statistics may be switched off"):
+        measured(probe, engine)
+
+
+def test_a_slow_metrics_page_widens_the_uncertainty_and_keeps_the_midpoint(
+    engine: TinyEngine, probe: HttpProbe
+) -> None:
+    engine.metrics_delay = 0.1
+    before = time.monotonic()
+    reading = probe.read(target_of(engine))
+    after = time.monotonic()
+    assert 0.05 <= reading.uncertainty < 0.1
+    assert reading.at == pytest.approx((before + after) / 2, abs=0.02)
+
+
+def test_cancelled_streams_end_on_the_engine(engine: TinyEngine, probe: HttpProbe) -> None:
+    probe.window(target_of(engine), a_window(sampling=SamplingSpec(max_tokens=100_000)), alive=always)
+    made = engine.generated
+    time.sleep(0.1)
+    assert engine.generated == made
+    assert engine.disconnects == 2
+
+
+def test_every_config_meets_the_same_prompts_in_the_same_order(engine: TinyEngine, probe: HttpProbe) -> None:
+    def dealt() -> list[str]:
+        engine.seen.clear()
+        probe.window(target_of(engine), a_window(concurrency=1, first_prompt=4, sampling=SHORT), alive=always)
+        return [body["messages"][0]["content"] for body in engine.seen]
+
+    one, other = dealt(), dealt()
+    shorter = min(len(one), len(other))
+    assert shorter > 1
+    assert one[:shorter] == other[:shorter]
+
+
+def test_load_goes_through_the_proxy_and_counters_come_from_the_engine(engine: TinyEngine, probe: HttpProbe) -> None:
+    with TinyEngine() as proxy:
+        raw = probe.window(target_of(engine, load_url=proxy.url), a_window(ramp_timeout=Seconds(0.3)), alive=always)
+        assert proxy.seen
+        assert not engine.seen
+    assert raw.ended_early == "underfilled"  # this "proxy" answers itself, so the engine's gauges stay at 0
+
+
+def test_the_api_key_is_sent_and_is_in_no_record(engine: TinyEngine, probe: HttpProbe) -> None:
+    target = target_of(engine, api_key=Secret("hush-hush"))
+    raw = probe.window(target, a_window(), alive=always)
+    assert "hush-hush" not in repr(raw)
+    assert "hush-hush" not in repr(target)
+
+
+def test_a_cached_prompt_voids_a_prefill(engine: TinyEngine, probe: HttpProbe) -> None:
+    engine.cached = 16
+    result = probe.prefill(target_of(engine), tokens=Tokens(200), salt="s", sampling=SamplingSpec(), alive=always)
+    assert (result.flags, result.cached_tokens) == (("cache_hit",), 16)
+
+
+def test_prefill_prompts_are_new_for_every_salt_and_exact_with_or_without_a_tokenizer(
+    engine: TinyEngine, probe: HttpProbe
+) -> None:
+    prompts = []
+    for salt, tokenizes in (("a", True), ("b", True), ("a", False), ("b", False)):
+        engine.tokenizes = tokenizes
+        result = probe.prefill(target_of(engine), tokens=Tokens(200), salt=salt, sampling=SamplingSpec(), alive=always)
+        assert result.clean, result.detail
+        prompts.append(engine.seen[-1]["prompt"])
+    assert {len(prompt) for prompt in prompts} == {200}
+    assert len({tuple(prompt[:2]) for prompt in prompts}) == 4
+
+
+def test_the_prefill_rate_is_the_engines(engine: TinyEngine, probe: HttpProbe) -> None:
+    engine.prefill_rate = 2000.0
+    result = probe.prefill(target_of(engine), tokens=Tokens(1000), salt="s", sampling=SamplingSpec(), alive=always)
+    assert result.ttft == pytest.approx(0.5, abs=0.05)
+    assert result.engine_seconds == pytest.approx(0.5)
+
+
+def test_a_busy_engine_does_not_drain(engine: TinyEngine, probe: HttpProbe) -> None:
+    engine.lying_running = 1
+    assert probe.drain(target_of(engine), timeout=Seconds(0.3)) is False
+
+
+def test_an_interrupt_disconnects_the_load(engine: TinyEngine, probe: HttpProbe) -> None:
+    began = time.monotonic()
+
+    def alive() -> bool:
+        if time.monotonic() - began > 0.5:
+            raise KeyboardInterrupt
+        return True
+
+    with pytest.raises(KeyboardInterrupt):
+        probe.window(target_of(engine), a_window(window=Seconds(30.0)), alive=alive)
+    assert probe.drain(target_of(engine), timeout=SOON) is True
