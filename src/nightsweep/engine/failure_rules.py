@@ -310,6 +310,13 @@ MEMORY = (
     ),
     _cause(
         "gpu_oom",
+        r"Failed to load model - not enough GPU memory",
+        needle="Failed to load model",
+        stage="load",
+        remedy="the weights do not fit: lower gpu-memory-utilization, use smaller weights, or more GPUs",
+    ),
+    _cause(
+        "gpu_oom",
         r"(?:CUDA|HIP|XPU) out of memory|(?:CUDA|HIP) error: out of memory|\bOutOfMemoryError\b|not enough GPU "
         r"memory\. Try "
         r"lowering|cudaErrorMemoryAllocation|CUBLAS_STATUS_ALLOC_FAILED",

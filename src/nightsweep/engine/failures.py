@@ -171,7 +171,7 @@ def remedy_of(hit: Hit) -> str:
     if told.get("free") and told.get("total"):
         told["held"] = f"{float(told['total']) - float(told['free']):.2f}"
     try:
-        return hit.cause.remedy.format(**told).strip()
+        return redacted_text(hit.cause.remedy.format(**told).strip())
     except (KeyError, IndexError, ValueError):
         return hit.cause.remedy
 
