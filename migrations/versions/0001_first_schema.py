@@ -55,7 +55,7 @@ def upgrade() -> None:
             "num_speculative_tokens",
             sa.Integer(),
             sa.Computed(
-                "CASE WHEN jsonb_typeof(doc #> '{speculative,num_speculative_tokens}'::text[]) = 'number' THEN (doc #>> '{speculative,num_speculative_tokens}'::text[])::numeric::integer END",
+                "CASE WHEN jsonb_typeof(doc #> '{speculative,num_speculative_tokens}'::text[]) = 'number'::text THEN (doc #>> '{speculative,num_speculative_tokens}'::text[])::numeric::integer ELSE NULL::integer END",
                 persisted=True,
             ),
             nullable=True,

@@ -22,6 +22,7 @@ from nightsweep.measurement.values import (
 from nightsweep.plan.fingerprint import config_document, fingerprint, plan_fingerprint
 from nightsweep.plan.model import (
     Cell,
+    ContainerSpec,
     EngineConfig,
     EngineSpec,
     PrefillRepeat,
@@ -35,7 +36,6 @@ from nightsweep.ports import (
     BootOutcome,
     BootReady,
     BoxFacts,
-    ContainerSpec,
     EngineHandle,
     ForeignContainer,
     Lease,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import uuid
@@ -51,9 +52,16 @@ _shared = _Shared()
 
 def a_home() -> Path:
     """Return a new directory that the server's user can enter, also when root runs the tests."""
-    home = Path(tempfile.mkdtemp(prefix="nightsweep-test-pg-"))
+    home = Path(tempfile.mkdtemp(prefix="nightsweep-test-pg-", dir=_fastest()))
     home.chmod(0o711)
     return home
+
+
+def _fastest() -> Path:
+    """Return memory where there is plenty: a copy of the template takes 20 ms there, and a third of a second on a disk."""
+    memory = Path("/dev/shm")
+    roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2**30
+    return memory if roomy else Path(tempfile.gettempdir())
 
 
 def throw_away(cluster: EmbeddedPostgres) -> None:
@@ -96,7 +104,7 @@ def database_url(pg_cluster: EmbeddedPostgres) -> Iterator[str]:
 
 def _database(cluster: EmbeddedPostgres, *, template: str) -> Iterator[str]:
     name = f"test_{uuid.uuid4().hex[:12]}"
-    run(cluster, f"CREATE DATABASE {name} TEMPLATE {template}")
+    run(cluster, f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
     try:
         yield cluster.url(name)
     finally:
