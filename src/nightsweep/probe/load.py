@@ -107,10 +107,7 @@ class Load:
         position, self._sent = self._sent, self._sent + 1
         log = await self._send(stream, index, position)
         if log.status in (400, 422) and self._usage.continuous(self._target):
-            again = await self._send(stream, index, position, continuous=False, replacing=log)
-            if again.status == 200:
-                self._usage.refused(self._target)
-            return again
+            return await self._send(stream, index, position, continuous=False, replacing=log)
         return log
 
     async def _send(
@@ -145,11 +142,14 @@ class Load:
             log=log,
             clock=self._clock,
             timeout=self._target.request_timeout,
-            on_first=lambda: self._first(stream),
+            on_first=lambda: self._first(stream, counted=continuous is not False),
         )
         return log
 
-    def _first(self, stream: int) -> None:
+    def _first(self, stream: int, *, counted: bool = True) -> None:
+        """Note the first token of a stream; one that came only without continuous usage shows that the server has none."""
+        if not counted:
+            self._usage.refused(self._target)
         self._waiting_for.discard(stream)
         if not self._waiting_for:
             self.started.set()
