@@ -13,175 +13,15 @@ import re
 import warnings
 from typing import Any
 
-from nightsweep.engine.collect import Collector, Rule, Stages, rule
+from nightsweep.engine.collect import Collector, Stages
 from nightsweep.engine.lines import Line, seconds_of
 from nightsweep.engine.redact import redacted
+from nightsweep.engine.sentences_vllm import ATTENTION, DEVICES, KV_LINE, NUM, RULES, USING
 from nightsweep.engine.values import BootFacts
 from nightsweep.engine.versions import parse_version
 
 STAGES = ("imports", "config", "load", "compile", "kv_cache", "graphs", "warmup", "ready")
 """In order; each is the time until its milestone: banner, engine process, weights, torch.compile, KV cache, graphs, ..."""
-
-_NUM = r"-?\d[\d,]*(?:\.\d+)?"
-_ATTENTION = re.compile(r"attn|attention|flash|xformers|sdpa|pallas|triton|mla|ipex|rocm|aiter|flex", re.I)
-
-_KV_LINE = rule(
-    rf"(?P<kv_device>\w+(?: \+ \w+)?) KV cache size: (?P<kv_tokens>[\d,]+) tokens"
-    rf"(?:, Maximum concurrency for (?P<max_concurrency_tokens>[\d,]+) tokens per request: (?P<max_concurrency>{_NUM})x)?",
-    text="kv_device",
-    counts="kv_tokens max_concurrency_tokens",
-)
-
-RULES: dict[str, tuple[Rule, ...]] = {
-    "▄▄": (rule(r".*\bversion (?P<engine_version>\d\S*)", text="engine_version"),),
-    "█▄█▀": (rule(r".*\bmodel\s+(?P<model>\S.*?)\s*$", text="model"),),
-    "vLLM": (
-        rule(
-            r"vLLM (?:API )?server version (?P<engine_version>\d[^\s,]*)(?:, serving model (?P<model>\S+))?",
-            text="engine_version model",
-        ),
-    ),
-    "vllm": (
-        rule(
-            r"vllm cache_config_info with initialization after num_gpu_blocks is: (?P<gpu_blocks>\d+)",
-            counts="gpu_blocks",
-        ),
-    ),
-    "Starting": (
-        rule(r"Starting to load model (?P<load_model>\S+?)\.\.\.", text="load_model"),
-        rule(r"Starting vLLM (?:API )?server(?: \d+)? on (?P<serving_address>\S+)", text="serving_address"),
-    ),
-    "Model": (
-        rule(rf"Model loading took (?P<weights>{_NUM}) Gi?B(?: memory)? and (?P<weights_seconds>{_NUM}) seconds"),
-        rule(r"Model Runner V2 .*using the V1 model runner instead", also={"model_runner": "V1"}),
-    ),
-    "model": (
-        rule(
-            rf"model weights take (?P<weights>{_NUM})GiB; non_torch_memory takes (?P<non_torch_memory>{_NUM})GiB; "
-            rf"PyTorch activation peak memory takes (?P<activation_peak>{_NUM})GiB; "
-            rf"the rest of the memory reserved for KV Cache is (?P<kv_cache>{_NUM})GiB"
-        ),
-    ),
-    "Memory": (rule(rf"Memory profiling takes (?P<profiling_seconds>{_NUM}) seconds"),),
-    "the": (
-        rule(
-            rf"the current vLLM instance can use total_gpu_memory \((?P<total_memory>{_NUM})GiB\) "
-            rf"x gpu_memory_utilization \((?P<memory_utilization>{_NUM})\)"
-        ),
-    ),
-    "Setting": (rule(r"Setting attention block size to (?P<block_size>\d+) tokens", counts="block_size"),),
-    "Padding": (rule(rf"Padding mamba page size by (?P<mamba_padding_percent>{_NUM})%"),),
-    "Available": (rule(rf"Available KV cache memory: (?P<kv_cache>{_NUM}) GiB"),),
-    "Initial": (
-        rule(
-            rf"Initial free memory (?P<free_memory_at_start>{_NUM}) GiB, reserved (?P<kv_cache>{_NUM}) GiB memory "
-            r"for KV Cache as specified by (?:the )?kv_cache_memory",
-            also={"kv_cache_pinned": True},
-        ),
-        rule(rf"Initial profiling/warmup run took (?P<profiling_seconds>{_NUM}) s"),
-    ),
-    "Explicitly": (rule(rf"Explicitly set \((?P<kv_cache>{_NUM})/{_NUM}\) GiB for KV cache"),),
-    "#": (
-        rule(
-            r"# (?P<kv_device>\w+) blocks: (?P<gpu_blocks>[\d,]+)(?:, # CPU blocks: (?P<swap_blocks>[\d,]+))?",
-            text="kv_device",
-            counts="gpu_blocks swap_blocks",
-        ),
-    ),
-    "Maximum": (
-        rule(
-            rf"Maximum concurrency for (?P<max_concurrency_tokens>[\d,]+) tokens per request: "
-            rf"(?P<max_concurrency>{_NUM})x",
-            counts="max_concurrency_tokens",
-        ),
-    ),
-    "Overriding": (
-        rule(
-            r"Overriding num_gpu_blocks=\d+ with num_gpu_blocks_override=(?P<gpu_blocks_override>\d+)",
-            counts="gpu_blocks_override",
-        ),
-        rule(
-            r"Overriding draft model max model len from \d+ to (?P<draft_max_model_len>\d+)",
-            counts="draft_max_model_len",
-        ),
-    ),
-    "Graph": (
-        rule(
-            rf"Graph capturing finished in (?P<graph_capture_seconds>{_NUM}) secs(?:, took (?P<graph_memory>{_NUM}) GiB)?"
-        ),
-    ),
-    "Estimated": (rule(rf"Estimated CUDA graph memory: (?P<graph_memory_estimate>{_NUM}) GiB total"),),
-    "CUDA": (
-        rule(
-            rf"CUDA graph pool memory: (?P<graph_memory>{_NUM}) GiB \(actual\), "
-            rf"(?P<graph_memory_estimate>{_NUM}) GiB \(estimated\)"
-        ),
-        rule(
-            r"CUDA graph memory profiling is enabled.*?The current --gpu-memory-utilization="
-            rf"(?P<memory_utilization>{_NUM})(?=\s).*?increase --gpu-memory-utilization to "
-            r"(?P<memory_utilization_suggested>\d+\.\d+)"
-        ),
-    ),
-    "Capturing": (
-        rule(r"Capturing model for (?P<speculator>\w+) speculator", text="speculator"),
-        rule(r"Capturing model for speculator", also={"speculator": "autoregressive"}),
-    ),
-    "torch.compile": (
-        rule(rf"torch\.compile (?:takes|took) (?P<compile_seconds>{_NUM}) s in total"),
-        rule(
-            rf"torch\.compile and initial profiling/warmup run together took (?P<compile_and_profiling_seconds>{_NUM}) s"
-        ),
-    ),
-    "Directly": (rule(r"Directly load ", also={"compile_cache": "hit"}),),
-    "Compiling": (rule(r"Compiling a graph for ", also={"compile_cache": "miss"}),),
-    "init": (
-        rule(
-            rf"init engine \(profile, create kv cache, warmup model\) took (?P<init_seconds>{_NUM}) s(?:econds)?"
-            rf"(?: \(compilation: (?P<init_compile_seconds>{_NUM}) s)?"
-        ),
-    ),
-    "Free": (
-        rule(
-            rf"Free memory on device (?:\S+ )?\((?P<free_memory_at_start>{_NUM})/(?P<total_memory>{_NUM}) GiB\) on startup\."
-            rf" Desired GPU memory utilization is \((?P<memory_utilization>{_NUM}), {_NUM} GiB\)\."
-            rf".*?(?P<activation_peak>{_NUM}) GiB for peak activation"
-            rf"(?:.*?(?P<graph_memory>{_NUM}) GiB for CUDAGraph memory)?"
-            rf"(?:.*?Current kv cache memory in use is (?P<kv_cache_in_use>{_NUM}) GiB)?"
-        ),
-    ),
-    "rank": (rule(r"rank \d+ in world size (?P<world_size>\d+) is assigned", counts="world_size"),),
-    "Asynchronous": (rule(r"Asynchronous scheduling is (?P<async_scheduling>\w+)", text="async_scheduling"),),
-    "Async": (rule(r"Async scheduling not supported", also={"async_scheduling": "disabled"}),),
-    "Auto-fit": (rule(r"Auto-fit max_model_len: reduced from \d+ to (?P<max_model_len>\d+)", counts="max_model_len"),),
-    "Application": (rule(r"Application startup complete\.", also={"ready": True}),),
-    "Selected": (
-        rule(
-            r"Selected (?P<quantization_kernel>[\w.]+) for (?P<quantization_layer>\w+)",
-            text="quantization_kernel quantization_layer",
-        ),
-    ),
-}
-
-USING: tuple[Rule, ...] = (
-    rule(r"Using V2 Model Runner", also={"model_runner": "V2"}),
-    rule(r"Using (?P<attention_backend>\w+) attention backend out of potential backends", text="attention_backend"),
-    rule(r"Using FlashAttention version (?P<flash_attention_version>\d+)", counts="flash_attention_version"),
-    rule(r"Using (?P<gdn_prefill_kernel>[\w/ .-]+?) GDN prefill kernel", text="gdn_prefill_kernel"),
-    rule(
-        r"Using (?P<quantization_kernel>[\w.]+) for (?P<quantization_layer>\w+ GEMM|CompressedTensors\w+|Auto(?:GPTQ|AWQ)\w+"
-        r"|\w*LinearMethod\w*|ModelOpt\w*)",
-        text="quantization_kernel quantization_layer",
-    ),
-    rule(r"Using '?(?P<moe_backend>[\w.]+)'? (?:[\w-]+ )*MoE backend", text="moe_backend"),
-    rule(r"Using (?P<kv_layout>\w+) KV cache layout", text="kv_layout"),
-    rule(
-        r"Using (?:AttentionBackendEnum\.)?(?P<attention_backend>[\w .]+?) backend"
-        r"(?: with \w+ KV cache layout)?(?: on V1 engine)?(?: by default)?\.?\s*$",
-        text="attention_backend",
-    ),
-)
-
-DEVICES = ("GPU", "CPU", "XPU", "TPU", "HPU", "NPU", "ROCm", "Neuron", "MPS")
 
 QUIET_WARNINGS = (
     "Found ulimit of",
@@ -267,7 +107,7 @@ class VllmLog:
         elif word in RULES:
             self._kept.apply(RULES[word], line)
         elif word in DEVICES:
-            self._kept.apply((_KV_LINE,), line)
+            self._kept.apply((KV_LINE,), line)
         else:
             return None
         if word == "Model" or line.message.startswith("Starting to load model"):
@@ -315,7 +155,7 @@ class VllmLog:
             self._kept.apply(RULES["torch.compile"], inner)
             self._milestone("torch.compile", inner, seconds)
             return
-        found = re.match(rf"torch\.compile took ({_NUM}) s in total", message)
+        found = re.match(rf"torch\.compile took ({NUM}) s in total", message)
         if found:
             self._kept.add(f"compile_seconds[{tag}]", float(found.group(1).replace(",", "")), line)
 
@@ -331,7 +171,7 @@ class VllmLog:
             self._sampling(line)
             return
         rules = USING
-        if message.rstrip(". ").endswith("MoE backend") or not _ATTENTION.search(message):
+        if message.rstrip(". ").endswith("MoE backend") or not ATTENTION.search(message):
             rules = USING[:-1]
         self._kept.apply(rules, line)
 
@@ -341,7 +181,7 @@ class VllmLog:
             self._drafter.add(rank)
             self._kept.add("drafter_loaded", True, line)
             return
-        found = re.match(rf"Loading (model )?weights took ({_NUM}) (seconds|GB)", line.message)
+        found = re.match(rf"Loading (model )?weights took ({NUM}) (seconds|GB)", line.message)
         if found is None:
             return
         value = float(found.group(2).replace(",", ""))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from nightsweep.engine.failure_rules import AFTER_MEMORY, CAUSE, CONSEQUENCE, HINT, NEVER, SAME
+from nightsweep.engine.causes import AFTER_MEMORY, CAUSE, CONSEQUENCE, HINT, NEVER, SAME
 from nightsweep.engine.redact import redacted_text
 from nightsweep.engine.scan import Hit, Scan, scan
 from nightsweep.engine.values import BootFailure, FailureEvidence

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from nightsweep.engine.failure_rules import CAUSES, CONSEQUENCE, HARMLESS, HINT, Cause
+from nightsweep.engine.causes import CONSEQUENCE, HINT, Cause
+from nightsweep.engine.failure_rules import CAUSES, HARMLESS
 from nightsweep.engine.lines import Line, lines_of
 
 _ALARM = re.compile(

@@ -1,0 +1,142 @@
+"""Causes that lie outside the engine's settings: the box, its GPUs, its disks, its network, the files of the model.
+
+Source:
+    torch, transformers, huggingface_hub, NCCL, nvidia-container-toolkit, Docker, vLLM model_executor/models/registry.py.
+"""
+
+from __future__ import annotations
+
+from nightsweep.engine.causes import HINT, SAME, Cause, cause
+
+HARDWARE: tuple[Cause, ...] = (
+    cause(
+        "gpu_arch_unsupported",
+        r"no kernel image is available|Value '(?P<arch>sm_\w+)' is not defined|This kernel only supports "
+        r"(?P<only>sm\w+)"
+        r"|No supported CUDA architectures found|provided PTX was compiled with an unsupported toolchain"
+        r"|is not compatible with the current PyTorch installation",
+        needle="",
+        remedy="this image has no kernels for this GPU: use an image that is built for it",
+    ),
+    cause(
+        "gpu_arch_unsupported",
+        r"quantization method \S+ is not supported for the current GPU\. Minimum capability: (?P<least>\d+)",
+        needle="not supported for the current GPU",
+        remedy="this GPU cannot do the model's quantisation (it needs compute capability {least}): use another "
+        "checkpoint",
+    ),
+    cause(
+        "image_arch_mismatch",
+        r"exec format error|cannot execute binary file|Illegal instruction",
+        needle="",
+        stage="launch",
+        remedy="the image is built for another processor: pull the one for this box (arm64 or amd64)",
+    ),
+    cause(
+        "cuda_init_failed",
+        r"NVIDIA driver on your system is too old \(found version (?P<found>\d+)|Found no NVIDIA driver"
+        r"|No CUDA GPUs are available|CUDA driver version is insufficient|CUDA unknown error|CUDA initialization"
+        r"|Failed to infer device type|unsatisfied condition: cuda|nvidia-container-cli|could not select device driver"
+        r"|CUDA error: (?:initialization error|system not yet initialized|invalid device ordinal)",
+        needle="",
+        remedy="the engine gets no usable GPU: check driver, container.gpus and the NVIDIA Container Toolkit",
+    ),
+    cause(
+        "shm_too_small",
+        r"creating shared memory segment|No space left on device.*(?:shm|semaphore)|\bBus error\b|unable to "
+        r"(?:open|write) shared memory",
+        needle="",
+        remedy="/dev/shm is too small: set container.shm_size, or container.ipc: host",
+    ),
+    cause(
+        "disk_full",
+        r"\[Errno 28\] No space left on device|No space left on device \(os error 28\)",
+        needle="No space left",
+        weight=HINT,
+        remedy="a disk (or /dev/shm) is full: make room",
+    ),
+    cause(
+        "nccl_error",
+        r"NCCL error|DistBackendError|unhandled (?:system|cuda) error \(run with NCCL_DEBUG",
+        needle="",
+        retry=SAME,
+        weight=HINT,
+        remedy="the GPUs could not talk to each other: NCCL_DEBUG=INFO in engine.env tells why",
+    ),
+)
+
+PLACES: tuple[Cause, ...] = (
+    cause(
+        "port_in_use",
+        r"\[Errno (?:98|48|10048)\].*[Aa]ddress already in use|error while attempting to bind on address|port is "
+        r"already allocated"
+        r"|Port is already in use|at \d+ is not available in \d+ seconds",
+        needle="",
+        retry=SAME,
+        remedy="something else listens on the engine's port: stop it, or set engine.port to another one (0 takes a "
+        "free one)",
+    ),
+    cause(
+        "container_start_failed",
+        r"\"?(?P<what>[\w./-]+)\"?: executable file not found|exec: \"(?P<exec>[^\"]+)\".*no such file|OCI runtime "
+        r"create failed"
+        r"|failed to create (?:task|shim)|error mounting|bind source path does not exist",
+        needle="",
+        stage="launch",
+        remedy="the container could not start: check the image, its entry point, mounts and engine.command",
+    ),
+    cause(
+        "model_missing",
+        r"Repo id must be in the form|Invalid repository ID or local directory specified|RepositoryNotFoundError"
+        r"|is not a local folder and is not a valid model identifier|does not appear to have a file named config\.json"
+        r"|RevisionNotFoundError|Entry Not Found for url",
+        needle="",
+        stage="config",
+        remedy="the model (or draft) is not there: check the path as seen inside the container, its mount, or the "
+        "repository's name",
+    ),
+    cause(
+        "model_missing",
+        r"couldn't connect to 'https?://[^']+' to load the files|LocalEntryNotFoundError|offline mode is enabled",
+        needle="",
+        stage="config",
+        remedy="the model is not in the cache and the hub cannot be reached: mount the cache, or allow the network",
+    ),
+    cause(
+        "model_access_denied",
+        r"GatedRepoError|You are trying to access a gated repo|Access to model .* is restricted|401 Client Error|403 "
+        r"Client Error",
+        needle="",
+        stage="config",
+        remedy="the hub refuses the model: give a token that may read it (engine.env: HF_TOKEN: {{from_env: "
+        "HF_TOKEN}})",
+    ),
+    cause(
+        "model_files_incomplete",
+        r"ReasoningConfig: failed to tokenize reasoning strings|Cannot find any model weights "
+        r"with|SafetensorError|MetadataIncompleteBuffer"
+        r"|Following weights were not initialized from checkpoint|There is no module or parameter named"
+        r"|Can't load tokenizer|Error no file named",
+        needle="",
+        stage="load",
+        remedy="the model's files are incomplete or of another model: fetch them again (tokenizer files too), check "
+        "the draft's path",
+    ),
+    cause(
+        "draft_arch_unsupported",
+        r"(?:SpeculativeConfig .*)Model architectures \[(?P<what>[^\]]*)\] (?:are not supported|failed to be inspected)"
+        r"|Model architectures \[(?P<draft>[^\]]*(?:DFlash|DSpark|Eagle|MTP|Draft|Medusa)[^\]]*)\] (?:are not "
+        r"supported|failed)",
+        needle="Model architectures ",
+        stage="config",
+        remedy="this release does not know the draft's architecture {what}{draft}: use a newer image, or a draft "
+        "made for this method",
+    ),
+    cause(
+        "model_arch_unsupported",
+        r"Model architectures \[(?P<what>[^\]]*)\] (?:are not supported|failed to be inspected)",
+        needle="Model architectures ",
+        stage="config",
+        remedy="this release does not know the architecture {what}: use a newer image, or another checkpoint",
+    ),
+)
