@@ -23,10 +23,10 @@ start() {
     mkdir -p "$dir"
     alive && return 0
     rm -f "$dir/pid"
-    apart="unshare --net"
-    [ "${NIGHTSWEEP_DOCKERD_NETWORK:-}" = machine ] && apart=""
-    # shellcheck disable=SC2086
-    setsid nohup $apart dockerd --data-root "$dir/root" --exec-root "$dir/exec" -H "unix://$dir/d.sock" --pidfile "$dir/pid" \
+    apart="unshare --net sh -c"
+    [ "${NIGHTSWEEP_DOCKERD_NETWORK:-}" = machine ] && apart="sh -c"
+    # shellcheck disable=SC2086,SC2016
+    setsid nohup $apart 'ip link set lo up; exec dockerd "$@"' dockerd --data-root "$dir/root" --exec-root "$dir/exec" -H "unix://$dir/d.sock" --pidfile "$dir/pid" \
         --log-level warn "$@" >>"$dir/log" 2>&1 </dev/null &
     for _ in $(seq 1 300); do
         DOCKER_HOST="unix://$dir/d.sock" docker version >/dev/null 2>&1 && return 0

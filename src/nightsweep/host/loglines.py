@@ -28,25 +28,30 @@ class LineAssembler:
     """
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest: list[bytes] = []
+        self._rest_length = 0
         self._after_return = False
 
     def feed(self, piece: bytes) -> list[str]:
-        """Return the lines that `piece` completes."""
-        data = self._rest + piece
+        """Return the lines that `piece` completes. Linear in the length of all pieces, also of one endless line."""
+        cut = max(piece.rfind(b"\n"), piece.rfind(b"\r")) + 1
         lines: list[str] = []
-        end = 0
-        for match in SEGMENT.finditer(data):
-            lines.extend(self._line(match.group(1), ended_by=match.group(2)))
-            end = match.end()
-        self._rest = data[end:]
-        if len(self._rest) > LONGEST_LINE:
+        if cut:
+            complete = b"".join((*self._rest, piece[:cut]))
+            self._rest, self._rest_length = [], 0
+            for match in SEGMENT.finditer(complete):
+                lines.extend(self._line(match.group(1), ended_by=match.group(2)))
+        if piece[cut:]:
+            self._rest.append(piece[cut:])
+            self._rest_length += len(piece) - cut
+        if self._rest_length > LONGEST_LINE:
             lines.extend(self.flush())
         return lines
 
     def flush(self) -> list[str]:
         """Return what was left without a line end."""
-        rest, self._rest = self._rest, b""
+        rest = b"".join(self._rest)
+        self._rest, self._rest_length = [], 0
         return [plain(rest)] if rest else []
 
     def _line(self, segment: bytes, *, ended_by: bytes) -> list[str]:
