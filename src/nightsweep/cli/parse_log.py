@@ -12,7 +12,7 @@ from typing import IO, Any
 import click
 
 from nightsweep.cli import EXIT_FAILED
-from nightsweep.engine.bootlog import KINDS, reader_for
+from nightsweep.engine.bootlog import KINDS, boring, reader_for
 from nightsweep.engine.failures import Verdict, verdict_of
 from nightsweep.engine.lines import lines_of
 from nightsweep.engine.scan import Scan
@@ -58,10 +58,14 @@ class Report:
 def read_log(texts: Iterator[str], *, engine: str | None) -> Report:
     """Return what a log tells, in one pass and flat memory."""
     reader, seen = reader_for(engine), Scan()
+    listeners = (*reader.listeners, seen)
     intervals: list[SpeculationLine] = []
     count = 0
     for part in texts:
         count += 1
+        stripped = part.rstrip("\r\n")
+        if reader.sure and boring(stripped, listeners) and "ccept" not in part:
+            continue
         for line in lines_of(part):
             reader.take(line)
             seen.take(line)

@@ -14,20 +14,25 @@ from nightsweep.errors import UnknownEngine
 KINDS = ("vllm", "sglang")
 
 
-class _Log(Protocol):
+class Listener(Protocol):
+    """Somebody who wants some of a log's messages."""
+
+    def wants(self, word: str, *, level: str) -> bool:
+        """Return whether a message of this level that begins with this word matters."""
+
+
+class _Log(Listener, Protocol):
     engine: str
 
     @property
     def recognised(self) -> bool: ...
-
-    def wants(self, word: str, *, level: str) -> bool: ...
 
     def take(self, line: Line, *, seconds: float | None) -> None: ...
 
     def facts(self) -> BootFacts: ...
 
 
-def _boring(text: str, logs: Sequence[_Log]) -> bool:
+def boring(text: str, listeners: Sequence[Listener]) -> bool:
     """Whether a text is one of the many lines that hold no fact: told before it is taken apart, because most lines are.
 
     Only a line of one writer, with a header and a first word that no reader wants, or one whose end shows it to be a request
@@ -47,19 +52,21 @@ def _boring(text: str, logs: Sequence[_Log]) -> bool:
     space = text.find(" ", at)
     word = text[at:space] if space >= 0 else text[at:]
     level = found.group(1) or ""
-    return not any(log.wants(word, level=level) for log in logs)
+    return not any(listener.wants(word, level=level) for listener in listeners)
 
 
 class Reader:
     """A reader of one engine's boot log; see `ports.BootLogReader`."""
 
+    sure = True
+
     def __init__(self, log: _Log) -> None:
         self._log = log
-        self._logs = (log,)
+        self.listeners: tuple[Listener, ...] = (log,)
 
     def feed(self, line: LogLine) -> None:
         """Take the next line; any text is fine, nothing raises."""
-        if _boring(line.text, self._logs):
+        if boring(line.text, self.listeners):
             return
         for message in lines_of(line.text):
             self.take(message, seconds=line.seconds)
@@ -79,12 +86,12 @@ class DetectingReader:
     def __init__(self) -> None:
         self._vllm = VllmLog()
         self._sglang = SglangLog()
-        self._logs = (self._vllm, self._sglang)
+        self.listeners: tuple[Listener, ...] = (self._vllm, self._sglang)
         self._seen = {"vllm": 0, "sglang": 0}  # lines with an engine's own header
 
     def feed(self, line: LogLine) -> None:
         """Take the next line; any text is fine, nothing raises."""
-        if self._sure and _boring(line.text, self._logs):
+        if self.sure and boring(line.text, self.listeners):
             return
         for message in lines_of(line.text):
             self.take(message, seconds=line.seconds)
@@ -100,7 +107,7 @@ class DetectingReader:
             self._sglang.take(message, seconds=seconds)
 
     @property
-    def _sure(self) -> bool:
+    def sure(self) -> bool:
         """Whether enough lines with a header came that boring ones need not be counted any more."""
         return self._seen["vllm"] >= _SURE or self._seen["sglang"] >= _SURE
 

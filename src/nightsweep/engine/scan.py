@@ -57,6 +57,16 @@ _STAGE_BY_INITIAL: dict[str, tuple[tuple[str, str], ...]] = {}
 for _text, _stage in STAGE_WORDS:
     _STAGE_BY_INITIAL[_text[0]] = (*_STAGE_BY_INITIAL.get(_text[0], ()), (_text, _stage))
 
+_STAGE_FIRST_WORDS = frozenset({text.split(" ")[0] for text, _ in STAGE_WORDS}) | {
+    "",
+    "model",
+    "Application",
+    "Compiling",
+    "Shutting",
+    "[shutdown]",
+    "The",
+}
+
 
 @dataclass(frozen=True)
 class Hit:
@@ -91,6 +101,12 @@ class Scan:
     early_at: int | None = None
     capture_at: int | None = None
     _previous: str = ""
+
+    def wants(self, word: str, *, level: str) -> bool:
+        """Return whether a message of this level that begins with this word may tell of a failure or of progress."""
+        if level in ("INFO", "DEBUG", "WARNING"):
+            return word in _STAGE_FIRST_WORDS
+        return word not in ("Decode", "Prefill")
 
     def take(self, line: Line) -> None:
         """Take the next message."""
