@@ -42,9 +42,14 @@ def of_place(filters: Filters) -> Iterator[Clause]:
     if filters.box is not None:
         yield matches(boxes.c.name, filters.box)
     if filters.image is not None:
-        ref = sa.func.unnest(images.c.refs).column_valued("ref")
-        named = sa.exists(sa.select(1).select_from(ref).where(matches(ref, filters.image)))
-        yield sa.exists(sa.select(1).where(images.c.id == boots.c.image_id, named).correlate(boots))
+        yield _image_named(filters.image)
+
+
+def _image_named(pattern: str) -> Clause:
+    names = sa.func.unnest(images.c.refs).table_valued("ref").render_derived()
+    listed = images.join(names, sa.true())
+    found = sa.select(1).select_from(listed).where(images.c.id == boots.c.image_id, matches(names.c.ref, pattern))
+    return sa.exists(found.correlate(boots))
 
 
 def of_cell(filters: Filters) -> Iterator[Clause]:
