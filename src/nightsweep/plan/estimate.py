@@ -78,18 +78,19 @@ def estimate(
         seconds.
     """
     past = history or {}
-    boots = [_boot(plan, task, cold_start=cold_start(task.config, history=past)) for task in tasks]
     production = production_cold_start(plan.production, history=past)
-    cold = math.fsum(cold_start(task.config, history=past) for task in tasks) + production
-    total = math.fsum(boots) + production
+    colds = [cold_start(task.config, history=past) for task in tasks]
+    measuring = [_measuring(plan, task) for task in tasks]
+    boots = [(cold + PER_BOOT, spent) for cold, spent in zip(colds, measuring, strict=True)]
+    total = math.fsum(start + spent for start, spent in boots) + production
     night = night_length(plan.schedule, start=start)
     return Estimate(
         seconds=Seconds(total),
         boots=len(tasks),
         windows=sum(len(task.repeats) for task in tasks),
         prefills=sum(len(task.prefills) for task in tasks),
-        cold_starts=Seconds(cold),
-        measuring=Seconds(math.fsum(_measuring(plan, task) for task in tasks)),
+        cold_starts=Seconds(math.fsum(colds) + production),
+        measuring=Seconds(math.fsum(measuring)),
         night=night,
         fits=None if night is None else total <= night,
         nights=None if night is None else _nights(boots, night=night - production),
@@ -133,10 +134,6 @@ def _default_cold_start(timeout: Seconds) -> Seconds:
     return Seconds(min(COLD_START, timeout / 3))
 
 
-def _boot(plan: SweepPlan, task: BootTask, *, cold_start: Seconds) -> float:
-    return cold_start + PER_BOOT + _measuring(plan, task)
-
-
 def _measuring(plan: SweepPlan, task: BootTask) -> float:
     probe = plan.probe
     windows = len(task.repeats) * (probe.window + PER_WINDOW)
@@ -144,19 +141,22 @@ def _measuring(plan: SweepPlan, task: BootTask) -> float:
     return float((probe.warmup if task.repeats else 0.0) + windows + prefill)
 
 
-def _nights(boots: Sequence[float], *, night: float) -> int | None:
-    """Return the nights needed when boots are kept whole; one that is longer than a night is cut, and resumed."""
-    if night <= 0:
-        return None
-    count, used = (1, 0.0) if boots else (0, 0.0)
-    for boot in boots:
-        if used + boot <= night:
-            used += boot
-        elif boot <= night:
-            count, used = count + 1, boot
-        else:
-            whole, used = divmod(used + boot, night)
-            count += int(whole)
+def _nights(boots: Sequence[tuple[float, float]], *, night: float) -> int | None:
+    """Return the nights needed; a boot that a night's end cuts is made again for what it lacks.
+
+    Args:
+        boots: Seconds before anything is measured, and of measuring, of each boot.
+        night: Seconds, without production's own start.
+    """
+    count, free = (1, night) if boots else (0, 0.0)
+    for start, measuring in boots:
+        if start >= night:
+            return None
+        left = measuring
+        while start + left > free:
+            left -= max(free - start, 0.0)
+            count, free = count + 1, night
+        free -= start + left
     return count
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from nightsweep.plan import names
-from nightsweep.plan.fingerprint import config_document, fingerprint, with_prompts_hash
+from nightsweep.plan.fingerprint import engine_document, fingerprint, with_prompts_hash, with_speculation
 from nightsweep.plan.mistakes import Mistake, Path, Refused, nearest, shown
 from nightsweep.plan.model import ContainerSpec, EngineConfig, EngineSpec, EnvValue, SecretRef
 from nightsweep.plan.settings_in import GRID_WORDS, MAX_COMBINATIONS
@@ -32,6 +32,7 @@ _DEFAULT_COMMAND: Mapping[tuple[str, str], tuple[str, ...]] = {
 }
 # Arguments that are secrets, and the variables from which vLLM takes them as well: a command line is stored, a variable is not.
 _SECRET_ARGUMENTS = {"api-key": "VLLM_API_KEY", "hf-token": "HF_TOKEN"}
+_OVERRIDES = frozenset({"args", "env", "image", "model", "model_revision", "command", "container"})
 _STARTERS = {"vllm": ("method", "model"), "sglang": ("algorithm",)}
 
 
@@ -44,21 +45,36 @@ class Expansion:
     warnings: list[tuple[Path, str]] = field(default_factory=list)
 
 
-def expand(engine: EngineIn, entry: ConfigIn, *, path: Path) -> Expansion:
+@dataclass(frozen=True)
+class Base:
+    """An engine spec before the grid, with its part of the fingerprint's document: most configs of a file share it."""
+
+    spec: EngineSpec
+    document: Mapping[str, Any]
+
+
+def base_of(engine: EngineIn, entry: ConfigIn | None = None) -> Base:
+    """Return the spec of the file's `engine` section, with what an entry overrides."""
+    spec = _hide_secrets(_base_spec(engine, entry))
+    return Base(spec=spec, document=engine_document(spec))
+
+
+def expand(engine: EngineIn, entry: ConfigIn, *, path: Path, plain: Base) -> Expansion:
     """Return the configs of one entry.
 
     Args:
         engine: The file's `engine` section, which the entry overrides.
         path: Where the entry stands in the file.
+        plain: `base_of(engine)`, for entries that override nothing.
     """
     out = Expansion()
     count = math.prod(len(values) for values in entry.grid.values())
     if count > MAX_COMBINATIONS:
         out.mistakes.append(Mistake((*path, "grid"), f"{count:,} combinations", f"at most {MAX_COMBINATIONS:,}"))
         return out
-    base = _base_spec(engine, entry)
+    base = base_of(engine, entry) if _OVERRIDES & entry.model_fields_set else plain
     speculative = dict(entry.speculative or {})
-    _check_name(entry, base, speculative, path, out)
+    _check_name(entry, base.spec, speculative, path, out)
     _check_exclude(entry, speculative, path, out)
     if out.mistakes:
         return out
@@ -73,40 +89,39 @@ def expand(engine: EngineIn, entry: ConfigIn, *, path: Path) -> Expansion:
     return out
 
 
-def _base_spec(engine: EngineIn, entry: ConfigIn) -> EngineSpec:
-    sections = [section for section in (engine.container, entry.container) if section is not None]
+def _base_spec(engine: EngineIn, entry: ConfigIn | None) -> EngineSpec:
+    own = {name: getattr(entry, name) for name in _OVERRIDES} if entry is not None else dict.fromkeys(_OVERRIDES)
+    sections = [section for section in (engine.container, own["container"]) if section is not None]
     merged = {key: getattr(section, key) for section in sections for key in section.model_fields_set}
-    command = entry.command if entry.command is not None else engine.command
+    command = own["command"] if own["command"] is not None else engine.command
     if command is None:
-        command = _DEFAULT_COMMAND[engine.kind, engine.host]
-    model = entry.model or engine.model or ""
-    revision = entry.model_revision or (None if entry.model else engine.model_revision)
-    environment = {**engine.env, **entry.env}
+        command = () if merged.get("entrypoint") else _DEFAULT_COMMAND[engine.kind, engine.host]
+    model = own["model"] or engine.model or ""
+    args, environment = {**engine.args, **(own["args"] or {})}, {**engine.env, **(own["env"] or {})}
     return EngineSpec(
         kind=engine.kind,
         host=engine.host,
         model=model,
         served_name=engine.served_name or model,
-        image=entry.image or engine.image,
+        image=own["image"] or engine.image,
         command=command,
-        args={name: value for name, value in {**engine.args, **entry.args}.items() if value is not None},
+        args={name: value for name, value in args.items() if value is not None},
         env={name: value for name, value in environment.items() if value is not None},
         container=ContainerSpec(**merged),
         port=engine.port,
         boot_timeout=Seconds(engine.boot_timeout),
         stop_grace=Seconds(engine.stop_grace),
-        model_revision=revision,
+        model_revision=own["model_revision"] or (None if own["model"] else engine.model_revision),
         simulated=engine.simulated or any(_SIMULATOR in word for word in command),
     )
 
 
-def _config(
-    template: str, base: EngineSpec, speculative: Mapping[str, Any], combination: Mapping[str, Any]
-) -> EngineConfig:
+def _config(template: str, base: Base, speculative: Mapping[str, Any], combination: Mapping[str, Any]) -> EngineConfig:
     own = {k.removeprefix("speculative."): value for k, value in combination.items() if _is_speculative(k)}
     settings = {key: value for key, value in {**speculative, **own}.items() if value is not None}
-    spec = _hide_secrets(_with_grid(base, combination, own=own))
-    document = config_document(spec, settings or None)
+    spec = _hide_secrets(_with_grid(base.spec, combination, own=own))
+    engine = base.document if spec is base.spec else engine_document(spec)
+    document = with_speculation(engine, settings)
     known = {**_known_settings(spec, settings), **combination} if "{" in template else {}
     return EngineConfig(
         name=names.filled(template, known),

@@ -64,10 +64,22 @@ def config_document(engine: EngineSpec, speculative: Mapping[str, Any] | None) -
     settings. Of secrets only the variables' names. Not in it: names, port, host kind (image or command tell it), timeouts.
     What is empty or default is absent, so that writing a default down changes nothing.
     """
-    environment = {name: value for name, value in engine.env.items() if isinstance(value, str)}
+    return with_speculation(engine_document(engine), speculative)
+
+
+def with_speculation(document: Mapping[str, Any], speculative: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a config's document from its engine's; see `config_document`."""
+    settings = {name: _argument(value) for name, value in (speculative or {}).items() if value is not None}
+    return {**document, "speculative": settings} if settings else dict(document)
+
+
+def engine_document(engine: EngineSpec) -> dict[str, Any]:
+    """Return the part of a config's document that its engine makes; see `config_document`."""
     secrets = [name for name, value in engine.env.items() if isinstance(value, SecretRef)]
     secrets += [f"--{name}" for name, value in engine.args.items() if isinstance(value, SecretRef)]
     given = {name: value for name, value in engine.args.items() if not isinstance(value, SecretRef)}
+    if engine.kind == "sglang" and given.get("enable-metrics") is True:
+        del given["enable-metrics"]  # SGLang has no counters without it, so every boot has it, written down or not
     parts = {
         "engine": engine.kind,
         "image": engine.image,
@@ -75,10 +87,9 @@ def config_document(engine: EngineSpec, speculative: Mapping[str, Any] | None) -
         "model": engine.model,
         "model_revision": engine.model_revision,
         "args": {name: _argument(value) for name, value in given.items() if value is not None},
-        "env": environment,
+        "env": {name: value for name, value in engine.env.items() if isinstance(value, str)},
         "secrets": sorted(secrets),
         "container": _container(engine.container),
-        "speculative": {k: _argument(v) for k, v in speculative.items() if v is not None} if speculative else None,
     }
     return {key: value for key, value in parts.items() if value is not None and value != {} and value != []}
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from nightsweep.errors import InvalidPlan
 from nightsweep.plan import yamltree
-from nightsweep.plan.expand import Expansion, expand
+from nightsweep.plan.expand import Expansion, base_of, expand
 from nightsweep.plan.fingerprint import plan_fingerprint
 from nightsweep.plan.mistakes import Mistake, Path, Refused, dotted, shown
 from nightsweep.plan.model import (
@@ -152,7 +152,8 @@ def _entries(raw: dict[str, Any], reading: _Reading) -> list[tuple[Path, ConfigI
 
 def _configs(engine: EngineIn, entries: list[tuple[Path, ConfigIn]], reading: _Reading) -> tuple[EngineConfig, ...]:
     told_before = bool(reading.mistakes)
-    expansions = [(path, expand(engine, entry, path=path)) for path, entry in entries]
+    plain = base_of(engine)
+    expansions = [(path, expand(engine, entry, path=path, plain=plain)) for path, entry in entries]
     for _, expansion in expansions:
         reading.mistakes += expansion.mistakes
         reading.warnings += expansion.warnings

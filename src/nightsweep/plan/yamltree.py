@@ -16,7 +16,8 @@ import yaml
 
 from nightsweep.plan.mistakes import Mistake, Path, shown
 
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# The base loaders resolve no tags: scalars are read here, by other rules, and twice is slow.
+_LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _MAX_NODES = 1_000_000  # aliases of aliases can grow without bound ("billion laughs")
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUES = frozenset({"true", "True", "TRUE"})
@@ -26,7 +27,6 @@ _BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _SPECIAL = {".inf": math.inf, "+.inf": math.inf, "-.inf": -math.inf, ".nan": math.nan}
 _CORE = "tag:yaml.org,2002:"
-_MERGE = "tag:yaml.org,2002:merge"
 
 
 @dataclass(frozen=True)
@@ -102,13 +102,17 @@ def _entries(node: Any) -> Iterator[tuple[Any, Any]]:
     """Yield a mapping's own entries first, then those that `<<` merges in."""
     merged: list[Any] = []
     for key, value in node.value:
-        if key.tag == _MERGE:
+        if _merges(key):
             merged += value.value if isinstance(value, yaml.SequenceNode) else [value]
         else:
             yield key, value
     for other in merged:
         if isinstance(other, yaml.MappingNode):
             yield from _entries(other)
+
+
+def _merges(key: Any) -> bool:
+    return isinstance(key, yaml.ScalarNode) and key.value == "<<" and not key.style
 
 
 class _Builder:
@@ -161,7 +165,7 @@ class _Builder:
     def _check_repeats(self, node: Any, path: Path) -> None:
         first: dict[str, int] = {}
         for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
+            if not isinstance(key, yaml.ScalarNode) or _merges(key):
                 continue
             if key.value in first:
                 found = f"the key {shown(key.value)} again (first on line {first[key.value]})"
