@@ -116,10 +116,11 @@ class SimApp:
 
 
 def _chunk_writer(transport: Any) -> Callable[[bytes], None]:
-    put = transport.write
+    put, closing = transport.write, transport.is_closing
 
     def write(event: bytes) -> None:
-        put(b"%x\r\n%b\r\n" % (len(event), event))
+        if not closing():  # uvloop raises on a closed transport, and a client may go away within a step
+            put(b"%x\r\n%b\r\n" % (len(event), event))
 
     return write
 

@@ -45,7 +45,9 @@ def test_set_acceptance_per_position_comes_back_over_many_prompts(make_bench):
         assert abs(accepted / drafts - rate) < 3 * spread * rate * 2 / math.sqrt(640) + 0.005
 
 
-@pytest.mark.parametrize(("streams", "seconds"), [(1, 0.1215), (2, 0.1215), (4, 0.156), (8, 0.187), (16, 0.2625), (6, 0.1715)])
+@pytest.mark.parametrize(
+    ("streams", "seconds"), [(1, 0.1215), (2, 0.1215), (4, 0.156), (8, 0.187), (16, 0.2625), (6, 0.1715)]
+)
 def test_step_time_by_batch_is_what_was_set(make_bench, streams, seconds):
     bench = decoding(make_bench, SEVEN, streams)
     began, steps = bench.now, bench.metrics.iteration_tokens.count

@@ -121,8 +121,12 @@ def test_the_metrics_page_is_valid_and_has_vllms_names_and_labels():
     metrics = EngineMetrics(model="m", k=2, cache_config={"kv_cache_size_tokens": "100", "num_gpu_blocks": "6"})
     metrics.accepted_at = [3, 1]
     metrics.iteration_tokens.observe(5)
-    families = {f.name: f for f in text_string_to_metric_families(metrics.render(running=1, waiting=2, kv_usage=0.5).decode())}
-    by_position = {s.labels["position"]: s.value for s in families["vllm:spec_decode_num_accepted_tokens_per_pos"].samples}
+    families = {
+        f.name: f for f in text_string_to_metric_families(metrics.render(running=1, waiting=2, kv_usage=0.5).decode())
+    }
+    by_position = {
+        s.labels["position"]: s.value for s in families["vllm:spec_decode_num_accepted_tokens_per_pos"].samples
+    }
     assert by_position == {"0": 3.0, "1": 1.0}
     assert families["vllm:generation_tokens"].samples[0].labels == {"engine": "0", "model_name": "m"}
     assert families["vllm:num_requests_waiting"].samples[0].value == 2.0
@@ -132,7 +136,9 @@ def test_the_metrics_page_is_valid_and_has_vllms_names_and_labels():
 
 
 def test_without_speculation_there_are_no_speculative_series():
-    assert b"spec_decode" not in EngineMetrics(model="m", k=0, cache_config={}).render(running=0, waiting=0, kv_usage=0.0)
+    assert b"spec_decode" not in EngineMetrics(model="m", k=0, cache_config={}).render(
+        running=0, waiting=0, kv_usage=0.0
+    )
 
 
 # --- requests ----------------------------------------------------------------------------------------------------
@@ -203,7 +209,10 @@ def test_the_command_line_of_vllm_is_understood():
     ("arguments", "says"),
     [
         (["m", "--no-such-flag", "3"], "vllm: error: unrecognized arguments: --no-such-flag 3"),
-        (["m", "--speculative-config", "{method: x}"], "vllm serve: error: argument --speculative-config/-sc: Value {method: x}"),
+        (
+            ["m", "--speculative-config", "{method: x}"],
+            "vllm serve: error: argument --speculative-config/-sc: Value {method: x}",
+        ),
         (["m", "--sim-profile", "nope"], "known are 5090, gb10, h200"),
         (["m", "--sim-fault", "nope"], "unknown fault 'nope'"),
         (["m", "--sim-speed", "0"], "must be above 0"),

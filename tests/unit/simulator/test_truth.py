@@ -16,6 +16,7 @@ SHIPPED = {
     "rejection_sample_method": "block",
 }
 MTP = {"method": "mtp", "num_speculative_tokens": 3}
+NGRAM = {"method": "ngram", "num_speculative_tokens": 4}
 
 
 def as_settings(entry):
@@ -60,8 +61,8 @@ def test_a_single_stream_strays_as_far_between_windows_as_the_reports_runs_did()
 
 @pytest.mark.parametrize(
     ("settings", "streams", "seconds"),
-    [(SHIPPED, 1, 5.0), (SHIPPED, 4, 40.0), (MTP, 16, 5.0), (None, 2, 40.0), ({"method": "ngram", "num_speculative_tokens": 4}, 4, 20.0)],
-)  # fmt: skip
+    [(SHIPPED, 1, 5.0), (SHIPPED, 4, 40.0), (MTP, 16, 5.0), (None, 2, 40.0), (NGRAM, 4, 20.0)],
+)
 @pytest.mark.parametrize("temperature", [0.7, 1.0])
 def test_windows_on_the_engine_agree_with_the_expected_rate_and_its_standard_error(
     make_bench, settings, streams, seconds, temperature
