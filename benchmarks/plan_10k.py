@@ -90,7 +90,7 @@ def _shape(name: str, text: str, *, runs: int) -> list[Figure]:
         median_figure(f"{name}: read and expand", samples["load"], **beside),
         median_figure(f"{name}: order of all boots", samples["order"], **beside),
         median_figure(f"{name}: what is left, half stored", samples["remaining"], target=RESUME_TARGET, **beside),
-        median_figure(f"{name}: read, expand, order, what is left", samples["plan"], target=TARGET, **beside),
+        median_figure(f"{name}: read, expand, order, what is left", samples["plan"], **beside),
         median_figure(f"{name}: `nightsweep plan`, whole process", samples["command"], target=TARGET, **beside),
     ]
 

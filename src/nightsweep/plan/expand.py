@@ -221,6 +221,8 @@ def _check_exclude(entry: ConfigIn, speculative: Mapping[str, Any], path: Path, 
 
 
 def _check_name(entry: ConfigIn, base: EngineSpec, speculative: Mapping[str, Any], path: Path, out: Expansion) -> None:
+    if "{" not in entry.name and "}" not in entry.name:
+        return
     known = {*_known_settings(base, speculative), *entry.grid}
     try:
         names.check(entry.name, known=known)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import random
 from decimal import Decimal
-from functools import lru_cache
 
 from nightsweep.plan.model import BootTask, Cell, EngineConfig, PrefillRepeat, Repeat, SweepPlan
 
@@ -29,11 +28,12 @@ def slots(plan: SweepPlan) -> int:
 
 def _task(plan: SweepPlan, config: EngineConfig, boot_round: int) -> BootTask:
     probe = plan.probe
-    draw = random.Random(_seed(plan.fingerprint, config.fingerprint, boot_round))
     cells = list(_cells(config.fingerprint, probe.concurrency, probe.temperature))
+    draw = random.Random(_seed(plan.fingerprint, config.fingerprint, boot_round)) if len(cells) > 1 else None
     repeats: list[Repeat] = []
     for index in range(boot_round, probe.repeats, probe.boots):
-        draw.shuffle(cells)
+        if draw is not None:
+            draw.shuffle(cells)
         repeats += [Repeat(cell=cell, index=index, boot_round=boot_round) for cell in cells]
     return BootTask(
         config=config,
@@ -43,7 +43,6 @@ def _task(plan: SweepPlan, config: EngineConfig, boot_round: int) -> BootTask:
     )
 
 
-@lru_cache(maxsize=4096)
 def _cells(config: str, concurrency: tuple[int, ...], temperature: tuple[Decimal, ...]) -> tuple[Cell, ...]:
     return tuple(Cell(config, streams, degree) for streams in concurrency for degree in temperature)
 

@@ -48,7 +48,9 @@ def remaining(
             continue
         repeats = tuple(repeat for repeat in task.repeats if _open(windows.get(_window_key(repeat)), most=most))
         fresh = tuple(one for one in task.prefills if _open(prefills.get(_prefill_key(one)), most=most))
-        if repeats or fresh:
+        if len(repeats) == len(task.repeats) and len(fresh) == len(task.prefills):
+            out.append(task)
+        elif repeats or fresh:
             out.append(replace(task, repeats=repeats, prefills=fresh))
     return tuple(out)
 

@@ -88,8 +88,8 @@ class EngineIn(Section):
     model_revision: Text = None
     served_name: Text = None
     command: Command = None
-    args: Args = {}
-    env: Env = {}
+    args: Args = Field(default_factory=dict)
+    env: Env = Field(default_factory=dict)
     container: ContainerIn | None = None
     port: Annotated[Any, BeforeValidator(quantities.port)] = 8000
     boot_timeout: Duration = 1200.0
@@ -102,10 +102,10 @@ class ConfigIn(Section):
 
     name: Text
     speculative: Annotated[Any, BeforeValidator(settings_in.speculative)] = None
-    grid: Annotated[Any, BeforeValidator(settings_in.grid)] = {}
+    grid: Annotated[Any, BeforeValidator(settings_in.grid)] = Field(default_factory=dict)
     exclude: Annotated[Any, BeforeValidator(settings_in.exclude)] = ()
-    args: Args = {}
-    env: Env = {}
+    args: Args = Field(default_factory=dict)
+    env: Env = Field(default_factory=dict)
     image: Text = None
     model: Text = None
     model_revision: Text = None
