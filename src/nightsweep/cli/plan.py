@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -85,6 +86,7 @@ def planned_of(plan: SweepPlan, *, engine: Callable[[str], Engine], history: Map
     from nightsweep.plan.estimate import estimate
     from nightsweep.plan.order import boot_tasks
 
+    engine = cache(engine)
     tasks = boot_tasks(plan)
     return Planned(
         plan=plan,
