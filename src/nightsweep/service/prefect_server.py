@@ -47,7 +47,7 @@ def prefect_environment(*, home: Path, api_url: str, environ: Mapping[str, str])
         "PREFECT_RUNNER_POLL_FREQUENCY": "2",
         "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "200",
         "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "200",
-        "PREFECT_SERVER_EVENTS_RETENTION_PERIOD": "259200",
+        "PREFECT_SERVER_EVENTS_RETENTION_PERIOD": "P3D",
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
         "PREFECT_LOGGING_EXTRA_LOGGERS": "nightsweep",
         "PREFECT_CLI_PROMPT": "false",

@@ -88,7 +88,7 @@ class World:
         self.store = FakeStore(self.clock)
         self.probe = FakeProbe(
             clock=self.clock,
-            healthy_when=lambda: bool(self.host.running()),
+            healthy_when=lambda: bool(self.host.running) or any(f.running for f in self.host.foreigners.values()),
             answers={"models": {"data": [{"id": "m"}]}, "version": {"version": "0.32.0"}},
         )
 

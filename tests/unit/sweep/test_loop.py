@@ -22,7 +22,7 @@ def test_a_sweep_measures_every_repeat_once_and_stops_its_engines() -> None:
     assert (outcome.state, outcome.windows_done, outcome.windows_left) == ("done", 8, 0)
     assert len(world.store.windows) == 8
     assert len(world.store.prefills) == 2
-    assert world.host.running() == ()
+    assert world.host.running == ()
     assert [boot.state for boot in world.store.boots.values()] == ["stopped", "stopped"]
 
 
@@ -64,7 +64,7 @@ def test_a_config_that_will_not_boot_is_a_result_and_the_next_one_is_measured() 
         return Script(lines=lines, exits_at=0.5, exit_code=2) if wrong else Script()
 
     world = World(script=script)
-    world.probe.healthy_when = lambda: any("9" not in world.host.launches[-1].command[-1] for _ in world.host.running())
+    world.probe.healthy_when = lambda: any("9" not in world.host.launches[-1].command[-1] for _ in world.host.running)
     outcome = world.play(a_plan(bad, a_config("good", k=None)))
     failed = [boot for boot in world.store.boots.values() if boot.state == "failed"]
     assert outcome.state == "done"
@@ -89,14 +89,14 @@ def test_an_engine_that_never_gets_ready_is_stopped_at_its_timeout() -> None:
     boots = list(world.store.boots.values())
     assert {boot.state for boot in boots} == {"failed"}
     assert 1 <= len(boots) <= 2
-    assert world.host.running() == ()
+    assert world.host.running == ()
 
 
 def test_an_engine_that_is_killed_in_a_window_leaves_a_flagged_window_and_is_booted_again() -> None:
     world = World()
 
     def killed(target: object, request: object) -> object:
-        world.host.kill(world.host.running()[0], exit_code=137)
+        world.host.kill(world.host.running[0], exit_code=137)
         return replace(a_raw_window(concurrency=1), before=None, after=None, ended_early="engine_exited", detail="gone")
 
     world.probe.windows = [killed]  # type: ignore[list-item]
@@ -140,7 +140,7 @@ def test_a_cancelled_sweep_stops_after_its_window_and_says_so() -> None:
     outcome = world.play(plan)
     assert outcome.state == "cancelled"
     assert len(world.store.windows) == 1
-    assert world.host.running() == ()
+    assert world.host.running == ()
 
 
 def test_a_lost_lease_ends_the_sweep_and_its_engine() -> None:
@@ -154,7 +154,7 @@ def test_a_lost_lease_ends_the_sweep_and_its_engine() -> None:
     with pytest.raises(LeaseLost):
         world.play(a_plan())
     assert world.store.windows == {}
-    assert world.host.running() == ()
+    assert world.host.running == ()
 
 
 def test_production_is_stopped_with_its_intent_written_and_serves_again_afterwards() -> None:
@@ -180,7 +180,7 @@ def test_production_comes_back_when_the_sweep_breaks() -> None:
         world.play(a_plan(production=Production(container="prod")))
     assert world.host.foreigners["prod"].running
     assert world.store.sweeps[1].state == "partial"
-    assert [handle for handle in world.host.running() if handle.boot_key.startswith("nightsweep")] == []
+    assert [handle for handle in world.host.running if handle.boot_key.startswith("nightsweep")] == []
 
 
 def test_a_secret_reaches_the_engine_and_nothing_else() -> None:
