@@ -39,7 +39,7 @@ class SimEngine:
         self.faults = faults
         self.truth = booted.truth
         self.version = booted.version
-        self.seed = settings.seed or 0
+        self.seed = settings.seed
         self.dead = False
         self.stop: Callable[[], None] = lambda: None
         names = settings.served_names
@@ -55,7 +55,7 @@ class SimEngine:
             metrics=self.metrics,
             max_num_seqs=settings.max_num_seqs or profile.max_num_seqs,
             max_num_batched_tokens=settings.max_num_batched_tokens or profile.max_num_batched_tokens,
-            rng=Random(settings.seed if settings.seed is not None else time.time_ns() ^ os.getpid()),
+            rng=Random(settings.luck if settings.luck is not None else time.time_ns() ^ os.getpid()),
         )
         self.pacer = Pacer(self.core, speed=settings.speed)
         self._log = log

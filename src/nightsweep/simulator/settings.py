@@ -48,7 +48,8 @@ class SimSettings:
     Attributes:
         speed: Simulated seconds that pass in a real one, while serving.
         boot_speed: The same for the boot.
-        seed: Of content; None also lets every boot draw its own luck.
+        seed: Of content: how hard each prompt is to draft for, how long its answer is.
+        luck: Seed of the draws at each step; None lets every boot have its own.
         non_default: Arguments as given, for the log.
     """
 
@@ -69,7 +70,8 @@ class SimSettings:
     profile: str
     speed: float
     boot_speed: float
-    seed: int | None
+    seed: int
+    luck: int | None
     faults: tuple[Fault, ...]
     non_default: dict[str, Any]
 
@@ -108,6 +110,7 @@ def read_settings(arguments: Sequence[str]) -> SimSettings:
         speed=values.sim_speed,
         boot_speed=values.sim_boot_speed or values.sim_speed,
         seed=values.sim_seed,
+        luck=values.sim_luck,
         faults=tuple(fault for group in values.sim_fault for fault in group),
         non_default=_non_default(parser, values, model, names),
     )
@@ -175,7 +178,8 @@ def _add_own(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--sim-speed", type=_positive, default=1.0, help="simulated seconds in a real one (default 1)")
     group.add_argument("--sim-boot-speed", type=_positive, help="the same for the boot (default: as --sim-speed)")
-    group.add_argument("--sim-seed", type=int, help="seed of content and of luck (default: content 0, luck its own)")
+    group.add_argument("--sim-seed", type=int, default=0, help="seed of what hangs on a prompt's content (default 0)")
+    group.add_argument("--sim-luck", type=int, help="seed of the draws at each step (default: every boot its own)")
     group.add_argument(
         "--sim-fault",
         action="append",

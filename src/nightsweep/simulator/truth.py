@@ -267,6 +267,7 @@ def standard_error(
     window_seconds: float,
     concurrency: int | None = None,
     request_tokens: float | None = None,
+    jitter: float = 0.003,
 ) -> float:
     """Return the standard error of a mean decode rate over `windows` windows, in tokens per second.
 
@@ -274,10 +275,12 @@ def standard_error(
     m = request_tokens / A steps each and are drawn anew (a process with correlation exp(-t/m): its mean over W has the
     variance v * g(W/m), g(x) = 2 (x - 1 + exp(-x)) / x^2); the drift within a request (the same with its own memory, which a
     new request cuts); and each step's own draw (v / W). Streams are independent. Both ends of a window fall somewhere within
-    a step: the count of whole steps varies by 1/6.
+    a step: the count of whole steps varies by 1/6; and both are off by what the machine's timers are.
 
     Args:
         window_seconds: On the clock of `expected`: simulated, unless it was brought `at_speed`.
+        jitter: Standard deviation of a reading against the engine's pace, in seconds of that clock: timers tick in
+            milliseconds, and a busy machine wakes late. Matters for windows of less than a second only.
     """
     streams = concurrency or expected.concurrency
     steps = max(1.0, window_seconds / expected.step_time)
@@ -289,14 +292,14 @@ def standard_error(
         + expected.tokens_sd_of_drift**2 * _averaged(steps / memory)
         + expected.tokens_sd_within_step**2 / steps
     )
-    edges = 1.0 / (6.0 * steps * steps)
+    edges = 1.0 / (6.0 * steps * steps) + 2.0 * (jitter / window_seconds) ** 2
     relative = math.sqrt((per_stream / (streams * mean * mean) + edges) / windows)
     return expected.decode_rate * relative
 
 
 def length_standard_error(expected: Expected, *, windows: int, window_seconds: float) -> float:
     """Return the standard error of a mean acceptance length over `windows` windows; as `standard_error`, without its edges."""
-    rate_error = standard_error(expected, windows=windows, window_seconds=window_seconds)
+    rate_error = standard_error(expected, windows=windows, window_seconds=window_seconds, jitter=0.0)
     steps = max(1.0, window_seconds / expected.step_time)
     edges = 1.0 / (6.0 * steps * steps * windows)
     relative = math.sqrt(max(0.0, (rate_error / expected.decode_rate) ** 2 - edges))
