@@ -44,8 +44,8 @@ def _processes() -> list[tuple[int, float]]:
 
 
 def owned_containers() -> list[str]:
-    """Containers that carry our label, running or not."""
-    listed = docker("ps", "-a", "--filter", "label=nightsweep.owned", "--format", "{{json .}}").splitlines()
+    """Containers that the product started (tests of the hosts use other values of the label), running or not."""
+    listed = docker("ps", "-a", "--filter", "label=nightsweep.owned=1", "--format", "{{json .}}").splitlines()
     return [str(json.loads(line)["Names"]) for line in listed]
 
 
