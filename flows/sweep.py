@@ -41,12 +41,12 @@ def boot_task(config: str, number: int, call: Call) -> None:
 
 @task(
     name="cell",
-    task_run_name="{config} c={concurrency} T={temperature}",
+    task_run_name="{config} c={concurrency} T={temperature} #{number}",
     cache_policy=NO_CACHE,
     persist_result=False,
     retries=0,
 )
-def cell_task(config: str, concurrency: int, temperature: str, call: Call) -> None:
+def cell_task(config: str, concurrency: int, temperature: str, number: int, call: Call) -> None:
     """Carry out the measuring of one cell."""
     call()
 
@@ -62,9 +62,10 @@ class PrefectSteps:
         """Carry out one boot as a task."""
         return _through(do, lambda call: boot_task(task.config.name, task.boot_round + 1, call))
 
-    def cell(self, config: EngineConfig, cell: Cell, do: Callable[[], T]) -> T:
+    def cell(self, config: EngineConfig, cell: Cell, *, repeat: int, do: Callable[[], T]) -> T:
         """Carry out one cell as a task."""
-        return _through(do, lambda call: cell_task(config.name, cell.concurrency, str(cell.temperature), call))
+        facts = (config.name, cell.concurrency, str(cell.temperature), repeat + 1)
+        return _through(do, lambda call: cell_task(*facts, call))
 
     def progress(self, progress: Progress) -> None:
         """Show progress as a log line and a bar; a server that is away must not stop a sweep."""
@@ -127,8 +128,7 @@ def sweep(file_text: str, name: str = "sweep", base: str | None = None) -> State
     chosen = wiring.settings()
     start = this_run.scheduled_start_time or datetime.now(UTC)
     limits = Limits(until=night_end(plan.schedule, start=start))
-    with wiring.open_store(chosen) as store:
-        tools = wiring.tools_for(chosen, store, prompts)
+    with wiring.open_store(chosen) as store, wiring.open_tools(chosen, store, prompts) as tools:
         try:
             outcome = run_sweep(plan, tools, file_text=file_text, steps=PrefectSteps(logger), limits=limits)
         except BoxBusy as busy:

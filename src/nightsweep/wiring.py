@@ -149,8 +149,9 @@ def process_host(chosen: Settings | None = None) -> Host:
     return ProcessHost(state_dir=chosen.home / "engines", box_name=chosen.box, clock=SystemClock())
 
 
-def host_chooser(chosen: Settings) -> Callable[[str], Host]:
-    """Return a function from host kind to host; each is made once."""
+@contextlib.contextmanager
+def hosts(chosen: Settings) -> Iterator[Callable[[str], Host]]:
+    """Yield a function from host kind to host; each is made once, and closed at the end."""
     made: dict[str, Host] = {}
 
     def choose(kind: str) -> Host:
@@ -158,7 +159,13 @@ def host_chooser(chosen: Settings) -> Callable[[str], Host]:
             made[kind] = docker_host(chosen) if kind == "docker" else process_host(chosen)
         return made[kind]
 
-    return choose
+    try:
+        yield choose
+    finally:
+        for host in made.values():
+            close = getattr(host, "close", None)
+            if close is not None:
+                close()
 
 
 def free_port() -> int:
@@ -211,27 +218,29 @@ def load_plan(text: str, *, source: str, base: Path | None = None) -> tuple[Swee
     return with_prompts_hash(plan, prompts.sha256), prompts.prompts
 
 
-def tools_for(chosen: Settings, store: PostgresStore, prompts: tuple[Any, ...]) -> Tools:
-    """Return the real world for a sweep."""
+@contextlib.contextmanager
+def open_tools(chosen: Settings, store: PostgresStore, prompts: tuple[Any, ...]) -> Iterator[Tools]:
+    """Yield the real world for a sweep."""
     from nightsweep.probe.http_probe import HttpProbe
     from nightsweep.sweep.tools import Tools
 
     clock = SystemClock()
-    return Tools(
-        store=store,
-        host=host_chooser(chosen),
-        engine=engine,
-        probe=HttpProbe(clock=clock),
-        clock=clock,
-        prompts=prompts,
-        environ=os.environ,
-        free_port=free_port,
-        python=sys.executable,
-        owner=owner(),
-        software=__version__,
-        mirror=production_mirror(chosen),
-        lease_ttl=Seconds(chosen.lease_ttl),
-    )
+    with hosts(chosen) as choose, HttpProbe(clock=clock) as probe:
+        yield Tools(
+            store=store,
+            host=choose,
+            engine=engine,
+            probe=probe,
+            clock=clock,
+            prompts=prompts,
+            environ=os.environ,
+            free_port=free_port,
+            python=sys.executable,
+            owner=owner(),
+            software=__version__,
+            mirror=production_mirror(chosen),
+            lease_ttl=Seconds(chosen.lease_ttl),
+        )
 
 
 def production_mirror(chosen: Settings) -> Any:

@@ -36,14 +36,10 @@ def follow(api: PrefectApi, run_id: str, *, queries: object, name: str, after: i
         after: Highest sweep id that was there before the run was asked for and had ended by then; 0 when there was none.
     """
     with ProgressView() as view:
-        shown: tuple[object, ...] = ()
         while True:
             run = api.flow_run(run_id)
             row = newest(queries, name, after=after)
-            now = (run.state_name, row.repeats_clean if row else None, row.phase if row else None)
-            if now != shown:
-                shown = now
-                view.show(_progress(run, row))
+            view.show(_progress(run, row))
             if run.ended:
                 return run, row
             time.sleep(POLL)

@@ -15,7 +15,7 @@ from nightsweep.cli import EXIT_FAILED, EXIT_WORK_LEFT
 if TYPE_CHECKING:
     from nightsweep.ports import Progress
     from nightsweep.settings import Settings
-    from nightsweep.sweep.tools import Limits, Outcome
+    from nightsweep.sweep.tools import Limits, Outcome, PlainSteps
 
 
 def run_here(
@@ -30,8 +30,11 @@ def run_here(
 
     plan, prompts = wiring.load_plan(file_text, source=source, base=base)
     raise_on_sigterm()
-    with wiring.open_store(chosen) as store, ProgressView() as view:
-        tools = wiring.tools_for(chosen, store, prompts)
+    with (
+        ProgressView() as view,
+        wiring.open_store(chosen) as store,
+        wiring.open_tools(chosen, store, prompts) as tools,
+    ):
         outcome = run_sweep(
             plan, tools, file_text=file_text, steps=view.steps(), limits=limits_of(plan.schedule, until)
         )
@@ -60,6 +63,7 @@ class ProgressView:
         self._tty = sys.stderr.isatty()
         self._bar: object | None = None
         self._task: object | None = None
+        self._said: tuple[str, int] | None = None
 
     def __enter__(self) -> ProgressView:
         if self._tty:
@@ -81,14 +85,14 @@ class ProgressView:
         if self._bar is not None:
             self._bar.stop()  # type: ignore[attr-defined]
 
-    def steps(self) -> object:
+    def steps(self) -> PlainSteps:
         """Return the loop's steps, reporting here."""
         from nightsweep.sweep.tools import PlainSteps
 
         return PlainSteps(self.show)
 
     def show(self, progress: Progress) -> None:
-        """Show where the sweep is."""
+        """Show where the sweep is; in plain lines, what was said already is not said again."""
         if self._bar is not None:
             self._bar.update(  # type: ignore[attr-defined]
                 self._task,
@@ -97,7 +101,11 @@ class ProgressView:
                 description=progress.message,
             )
             return
-        click.echo(f"[{progress.windows_done}/{progress.windows_planned}] {progress.message}", err=True)
+        tenth = 10 * progress.windows_done // max(progress.windows_planned, 1)
+        news = (progress.message, tenth)
+        if news != self._said:
+            self._said = news
+            click.echo(f"[{progress.windows_done}/{progress.windows_planned}] {progress.message}", err=True)
 
 
 def finish(chosen: Settings, outcome: Outcome, *, simulated: bool, as_json: bool = False) -> int:
@@ -128,8 +136,11 @@ def print_result(queries: object, filters: object, *, simulated: bool, as_json: 
 
         click.echo(cells_json(cells))
         return
+    click.echo()
     print_boots(queries.boots(filters), title=f"Boots{label}")  # type: ignore[attr-defined]
+    click.echo()
     print_cells(cells, title=f"Cells{label}")
+    click.echo()
 
 
 def exit_code(outcome: Outcome) -> int:

@@ -159,6 +159,8 @@ def _start(tools: Tools, lease: Lease, prepared: _Prepared) -> _Begun:
         interval=tools.log_interval,
     )
     log.start()
+    pulled = handle.facts.get("pull_seconds") or 0.0  # fetching an image is no part of a cold start
+    started = MonotonicSeconds(started + pulled)
     return _Begun(
         boot_id=prepared.boot_id,
         handle=handle,

@@ -191,7 +191,8 @@ def _measure_all(run: _Run, running: Running, task: BootTask) -> None:
     for cell, repeats in groupby(task.repeats, key=lambda repeat: repeat.cell):
         todo = tuple(repeats)
         run.check()
-        run.steps.cell(task.config, cell, functools.partial(_cell, run, running, todo, stored))
+        measure = functools.partial(_cell, run, running, todo, stored)
+        run.steps.cell(task.config, cell, repeat=todo[0].index, do=measure)
 
 
 def _cell(run: _Run, running: Running, repeats: Iterable[Repeat], stored: Stored) -> None:

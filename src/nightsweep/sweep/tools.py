@@ -20,8 +20,8 @@ class Steps(Protocol):
     def boot(self, task: BootTask, do: Callable[[], T]) -> T:
         """Carry out one boot, up to readiness and warm-up."""
 
-    def cell(self, config: EngineConfig, cell: Cell, do: Callable[[], T]) -> T:
-        """Carry out the measuring of one cell in the boot that is up."""
+    def cell(self, config: EngineConfig, cell: Cell, *, repeat: int, do: Callable[[], T]) -> T:
+        """Carry out the measuring of one cell in the boot that is up; `repeat` is its first repeat's index, from 0."""
 
     def progress(self, progress: Progress) -> None:
         """Hear where the sweep is. Must not raise."""
@@ -37,7 +37,7 @@ class PlainSteps:
         """Carry out one boot."""
         return do()
 
-    def cell(self, config: EngineConfig, cell: Cell, do: Callable[[], T]) -> T:
+    def cell(self, config: EngineConfig, cell: Cell, *, repeat: int, do: Callable[[], T]) -> T:
         """Carry out one cell."""
         return do()
 
