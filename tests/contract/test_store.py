@@ -41,8 +41,6 @@ from tests.storekit.builders import (
     stopped,
 )
 
-pytest_plugins = ["tests.storekit.fixtures"]
-
 
 @dataclass
 class Subject:

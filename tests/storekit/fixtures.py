@@ -20,6 +20,7 @@ from nightsweep.store.queries import Queries
 from nightsweep.units import Seconds
 
 TEMPLATE = "template_migrated"
+PREFIX = "nightsweep-test-pg-"
 
 
 class _Shared:
@@ -52,7 +53,7 @@ _shared = _Shared()
 
 def a_home() -> Path:
     """Return a new directory that the server's user can enter, also when root runs the tests."""
-    home = Path(tempfile.mkdtemp(prefix="nightsweep-test-pg-", dir=_fastest()))
+    home = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_fastest()))
     home.chmod(0o711)
     return home
 
@@ -65,11 +66,11 @@ def _fastest() -> Path:
 
 
 def throw_away(cluster: EmbeddedPostgres) -> None:
-    """Stop a test's cluster and remove all its files."""
-    place = cluster.place
-    cluster.stop()
-    for folder in (place.root, place.sockets, cluster.home):
-        shutil.rmtree(folder, ignore_errors=True)
+    """Stop a test's cluster and remove all its files, and the directory that was made for it."""
+    cluster.remove()
+    for folder in (cluster.home, *cluster.home.parents):
+        if folder.name.startswith(PREFIX):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def run(cluster: EmbeddedPostgres, *statements: str, database: str = "postgres") -> None:

@@ -168,4 +168,4 @@ def _read_times(document: Mapping[str, Any]) -> tuple[float, ...]:
 
 
 def _steps(numbers: Sequence[int]) -> list[int]:
-    return [after - before for before, after in zip((0, *numbers[:-1]), numbers, strict=True)]
+    return [after - before for before, after in zip((0, *numbers), numbers, strict=False)]

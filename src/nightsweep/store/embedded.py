@@ -24,10 +24,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from nightsweep.errors import StoreUnavailable
 from nightsweep.store.pgbin import TOOL_ENVIRONMENT, as_user, copy_programs, find_bin, major_of, reaches
-from nightsweep.store.place import Place, find_place, own_directory
+from nightsweep.store.place import POINTER, Place, find_place, own_directory
 from nightsweep.store.postmaster import anything_works_in, postmaster_of
 
 if TYPE_CHECKING:
@@ -53,6 +54,10 @@ log_timezone = 'UTC'
 SETTINGS_FILE = "nightsweep.conf"
 LOG_LIMIT = 10 * 1024 * 1024
 ORPHANS_TIMEOUT = 30.0
+GONE_AFTER = 3.0
+"""Seconds after which a server that is nowhere to be seen has ended: its pid file takes a moment to appear."""
+DEAF_AFTER = 15.0
+"""Seconds after which a server that is ready and does not answer us never will: too many clients, for one."""
 POLL = 0.05
 SUPERUSER = "postgres"
 
@@ -85,7 +90,8 @@ class EmbeddedPostgres:
 
     def url(self, database: str, *, driver: str = "psycopg") -> str:
         """Return the SQLAlchemy URL of a database in this cluster, for `psycopg` or `asyncpg`; it holds no password."""
-        return f"postgresql+{driver}://{SUPERUSER}@/{database}?host={self.place.sockets}"
+        sockets = quote(str(self.place.sockets), safe="/")
+        return f"postgresql+{driver}://{SUPERUSER}@/{quote(database, safe='')}?host={sockets}"
 
     def alive(self) -> bool:
         """Return whether our server answers, with our data directory."""
@@ -118,6 +124,21 @@ class EmbeddedPostgres:
                 return
             os.kill(pid, signal.SIGINT)
             self._wait_gone(pid, timeout=timeout)
+
+    def remove(self) -> None:
+        """Stop the server and remove every file of the cluster, wherever it lies. What is stored is gone. Idempotent."""
+        place = self.place
+        self.stop()
+        ours = ("data", "log", "run", "programs", "lock", "work", "tool.log", "initdb-unfinished", "belongs-to")
+        for path in (*(place.root / name for name in ours), place.sockets, self.home / POINTER):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        for folder in {place.root, self.home}:
+            with contextlib.suppress(OSError):  # somebody else's files are in it: it stays
+                folder.rmdir()
+        self._place = None
 
     def ensure_database(self, name: str) -> None:
         """Have a database of this name."""
@@ -258,23 +279,31 @@ class EmbeddedPostgres:
         for stale in (self.data / "postmaster.pid", sockets / ".s.PGSQL.5432.lock", sockets / ".s.PGSQL.5432"):
             stale.unlink(missing_ok=True)
 
-    def _lost_its_socket(self) -> bool:
-        """Return whether a server is up that nobody can reach: a cleaner of temporary files took its socket away."""
+    def _ready(self) -> bool:
+        """Return whether the server says of itself, in its pid file, that it takes connections."""
         with contextlib.suppress(OSError):
             lines = (self.data / "postmaster.pid").read_text().splitlines()
-            return (
-                len(lines) > 7 and lines[7].strip() == "ready" and not (self.place.sockets / ".s.PGSQL.5432").exists()
-            )
+            return len(lines) > 7 and lines[7].strip() == "ready"
         return False
+
+    def _lost_its_socket(self) -> bool:
+        """Return whether a server is up that nobody can reach: a cleaner of temporary files took its socket away."""
+        return self._ready() and not (self.place.sockets / ".s.PGSQL.5432").exists()
 
     def _wait_answering(self) -> None:
         started = time.monotonic()
+        ready_since: float | None = None
         while not self.alive():
-            waited = time.monotonic() - started
-            if waited > 3.0 and postmaster_of(self.data) is None:
+            now = time.monotonic()
+            ready_since = (ready_since or now) if self._ready() else None
+            if now - started > GONE_AFTER and postmaster_of(self.data) is None:
                 raise StoreUnavailable(reason=f"the server ended while it started:\n{self._log_tail()}")
-            if waited > self._start_timeout:
-                raise StoreUnavailable(reason=f"the server did not answer in {waited:.0f} s:\n{self._log_tail()}")
+            if ready_since is not None and now - ready_since > DEAF_AFTER:
+                self._connect().close()  # raises, and says why
+            if now - started > self._start_timeout:
+                raise StoreUnavailable(
+                    reason=f"the server did not answer in {now - started:.0f} s:\n{self._log_tail()}"
+                )
             time.sleep(POLL)
 
     def _wait_gone(self, pid: int, *, timeout: float) -> None:

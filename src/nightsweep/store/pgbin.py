@@ -60,11 +60,11 @@ class ServerUser:
 def server_user(environ: Mapping[str, str], *, data: Path) -> ServerUser | None:
     """Return the user that root drops to: the owner of an existing data directory, else `postgres`, else `nobody`.
 
-    No user is ever made. NIGHTSWEEP_PG_USER names another one.
+    No user is ever made. NIGHTSWEEP_PG_USER names another one for a new cluster.
     """
     if os.geteuid() != 0:
         return None
-    names = [environ.get(USER_VARIABLE), _owner_of(data), "postgres", "nobody"]
+    names = [_owner_of(data), environ.get(USER_VARIABLE), "postgres", "nobody"]
     for name in names:
         if name:
             try:

@@ -2,14 +2,15 @@
 
 PostgreSQL does not run as root. Root drops to `postgres` or `nobody`, who often cannot enter the home (it lies under
 /root, or in a checkout that is closed to others). Parents are never opened for that: the cluster then lies under
-/var/lib/nightsweep (or, where that cannot be written, in the system's temporary directory), and the home keeps a file
-`cluster-is-elsewhere` that says where. Nobody is asked to be root: an ordinary user's cluster always lies in the home.
+/var/lib/nightsweep (for a home in the system's temporary directory, or where /var/lib cannot be written: in there), and
+the home keeps a file `cluster-is-elsewhere` that says where. An ordinary user's cluster always lies in the home.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Mapping
@@ -18,9 +19,13 @@ from pathlib import Path
 
 from nightsweep.errors import StoreUnavailable
 from nightsweep.store.pgbin import ServerUser, reaches, server_user
+from nightsweep.store.postmaster import anything_works_in
 
 POINTER = "cluster-is-elsewhere"
 STATE_ROOT = Path("/var/lib/nightsweep")
+TEMPORARY_ROOT = "nightsweep-root"
+UNQUOTABLE = frozenset('"$`\\\n')
+"""Characters that PostgreSQL's own `pg_ctl` cannot pass on in a path."""
 SOCKET_LIMIT = 100
 """Bytes of a socket's path. The kernel takes 107 (Linux) or 103 (macOS)."""
 
@@ -55,6 +60,8 @@ def find_place(home: Path, *, environ: Mapping[str, str]) -> Place:
     Raises:
         StoreUnavailable: The home cannot be made or belongs to somebody else.
     """
+    if UNQUOTABLE & set(str(home)):
+        raise StoreUnavailable(reason=f"the path {str(home)!r} holds a quote, $, ` or backslash: choose another home")
     try:
         root = _moved(home) or _usable(home, environ=environ) or _elsewhere(home)
         user = server_user(environ, data=root / "data")
@@ -81,7 +88,8 @@ def _usable(home: Path, *, environ: Mapping[str, str]) -> Path | None:
     if not any(home.iterdir()) and reaches(user, home.parent, test="-x"):
         home.chmod(0o711)  # empty, so nobody else's; only its own mode was in the way
         return home
-    return None
+    # Data that is there is never left behind for a fresh, empty cluster: the start then fails, and says on what.
+    return home if (home / "data").exists() else None
 
 
 def _make_passable(folder: Path) -> None:
@@ -94,7 +102,13 @@ def _make_passable(folder: Path) -> None:
 
 def _elsewhere(home: Path) -> Path:
     name = hashlib.sha256(str(home).encode()).hexdigest()[:12]
-    for base in (STATE_ROOT, Path(tempfile.gettempdir()) / "nightsweep-root"):
+    temporary = Path(tempfile.gettempdir())
+    if home.is_relative_to(temporary):
+        _forget_abandoned(temporary / TEMPORARY_ROOT / "clusters")
+        bases = [temporary / TEMPORARY_ROOT]
+    else:
+        bases = [STATE_ROOT, temporary / TEMPORARY_ROOT]
+    for base in bases:
         root = base / "clusters" / name
         try:
             for folder in (base, base / "clusters", root):
@@ -109,9 +123,22 @@ def _elsewhere(home: Path) -> Path:
     )
 
 
+def _forget_abandoned(clusters: Path) -> None:
+    """Remove clusters of temporary homes that are gone by now: nothing points at them any more."""
+    if not clusters.is_dir() or clusters.stat().st_uid != os.geteuid():
+        return
+    for root in clusters.iterdir():
+        belongs_to = root / "belongs-to"
+        home = Path(belongs_to.read_text().strip()) if belongs_to.exists() else root
+        temporary = home.is_relative_to(tempfile.gettempdir())
+        if temporary and not home.exists() and anything_works_in(root / "data") is None:
+            shutil.rmtree(root, ignore_errors=True)
+
+
 def _sockets(root: Path) -> Path:
     sockets = root / "run"
-    if len(os.fsencode(sockets / ".s.PGSQL.5432")) <= SOCKET_LIMIT:
+    # A comma would part the host of a connection in two.
+    if len(os.fsencode(sockets / ".s.PGSQL.5432")) <= SOCKET_LIMIT and "," not in str(sockets):
         return sockets
     name = hashlib.sha256(str(root).encode()).hexdigest()[:12]
     return Path(tempfile.gettempdir()) / f"nightsweep-{name}"

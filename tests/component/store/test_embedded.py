@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -16,11 +17,13 @@ from pathlib import Path
 
 import psycopg
 import pytest
+import sqlalchemy as sa
 
 from nightsweep.errors import StoreUnavailable
 from nightsweep.store.embedded import EmbeddedPostgres
 from nightsweep.store.pgbin import BIN_VARIABLE, ServerUser, find_bin, reaches
 from nightsweep.store.place import POINTER
+from nightsweep.store.postgres import connect
 from nightsweep.store.postmaster import anything_works_in, postmaster_of
 from tests.storekit.fixtures import a_home, run, throw_away
 
@@ -157,6 +160,22 @@ def test_a_home_whose_path_is_too_long_for_a_socket_works_too() -> None:
         throw_away(cluster)
 
 
+def test_a_home_may_be_called_anything(seed: Path) -> None:
+    home = a_home() / "my home & 100% 'quoted', (once)"
+    subprocess.run(["cp", "-a", str(seed), str(home)], check=True)
+    cluster = EmbeddedPostgres(home)
+    try:
+        cluster.ensure()
+        cluster.ensure_database("night sweep")
+        engine = connect(cluster.url("night sweep"))
+        with engine.connect() as connection:
+            assert connection.scalar(sa.text("SELECT current_database()")) == "night sweep"
+        engine.dispose()
+        assert cluster.url("nightsweep").startswith("postgresql+psycopg://postgres@/nightsweep?host=/")
+    finally:
+        throw_away(cluster)
+
+
 # --- deaths
 
 
@@ -255,10 +274,20 @@ def test_data_of_another_major_version_is_refused_and_not_touched(cluster: Embed
     assert (cluster.data / "base").is_dir()
 
 
-def test_a_server_that_dies_at_start_says_why(cluster: EmbeddedPostgres) -> None:
+def test_a_server_that_dies_at_start_says_why(cluster: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nightsweep.store.embedded.GONE_AFTER", 0.5)
     with (cluster.data / "postgresql.conf").open("a") as conf:
         conf.write("no_such_setting = 1\n")
     with pytest.raises(StoreUnavailable, match="no_such_setting"):
+        cluster.ensure()
+
+
+def test_a_server_that_is_ready_and_takes_nobody_says_so_before_the_timeout(
+    cluster: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nightsweep.store.embedded.DEAF_AFTER", 0.2)
+    (cluster.data / "pg_hba.conf").write_text("local all all reject\n")
+    with pytest.raises(StoreUnavailable, match="pg_hba"):
         cluster.ensure()
 
 
@@ -296,8 +325,42 @@ def test_a_home_behind_a_closed_directory_leads_elsewhere_and_the_same_way_next_
         closed.chmod(0o711)  # open by now: the data does not stay behind
         assert EmbeddedPostgres(home).place == cluster.place
         assert EmbeddedPostgres(home).alive()
+        root = cluster.place.root
+        cluster.remove()
+        assert not root.exists()
+        assert not home.exists()
     finally:
         throw_away(cluster)
+
+
+@needs_root
+def test_a_cluster_whose_temporary_home_is_gone_is_forgotten_with_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = a_home()
+    monkeypatch.setattr(tempfile, "tempdir", str(closed))
+    closed.chmod(0o711)
+    (closed / "shut").mkdir(mode=0o700)
+    try:
+        first = EmbeddedPostgres(closed / "shut" / "first" / "home")
+        abandoned = first.place.root
+        shutil.rmtree(closed / "shut" / "first")
+        second = EmbeddedPostgres(closed / "shut" / "second" / "home")
+        assert second.place.root.is_relative_to(closed / "nightsweep-root")
+        assert not abandoned.exists()
+        assert second.place.root.exists()
+    finally:
+        shutil.rmtree(closed)
+
+
+@needs_root
+def test_data_that_its_user_can_no_longer_reach_is_not_left_behind_for_an_empty_cluster(seed: Path) -> None:
+    closed = a_home()
+    subprocess.run(["cp", "-a", str(seed), str(closed / "home")], check=True)
+    closed.chmod(0o700)
+    try:
+        with pytest.raises(StoreUnavailable, match="Permission denied"):
+            EmbeddedPostgres(closed / "home").ensure()
+        assert not (closed / "home" / POINTER).exists()
+    finally:
         shutil.rmtree(closed)
 
 
