@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from nightsweep.engine.values import (
+    Applied,
     BootFacts,
     BootFailure,
     Dialect,
@@ -249,6 +250,16 @@ class Engine(Protocol):
     def identity_problem(self, config: EngineConfig, identity: ServedIdentity, facts: BootFacts) -> str | None:
         """Return why what answers is not this config as booted; None when all agrees."""
 
+    def proof(
+        self, config: EngineConfig, facts: BootFacts, served: ServedIdentity, *, page: str, answers: Mapping[str, Any]
+    ) -> Applied:
+        """Return what of the config was not applied as asked, and the KV budget from other sources than the log.
+
+        Args:
+            page: The metrics page of the ready engine; "" when it did not come.
+            answers: The JSON answers of `identity_paths`.
+        """
+
 
 # --- Probe -------------------------------------------------------------------------------------------------------
 
@@ -297,7 +308,7 @@ class Probe(Protocol):
     def ask(self, base_url: str, paths: Mapping[str, str], *, timeout: Seconds) -> Mapping[str, Any]:
         """Return the JSON answers by key; a path that does not answer is absent."""
 
-    def read(self, target: Target) -> "Any":
+    def read(self, target: Target) -> Any:
         """Return one `Reading` of the target's counters (raises MetricsUnreadable)."""
 
     def warm_up(self, target: Target, request: WindowRequest, *, alive: Callable[[], bool]) -> None:
@@ -363,6 +374,7 @@ class BootReady:
     facts: BootFacts
     identity: ServedIdentity
     cache_state: Mapping[str, Any] = field(default_factory=dict)
+    applied: Applied = field(default_factory=Applied)
 
 
 class Store(Protocol):
@@ -372,10 +384,13 @@ class Store(Protocol):
         """Return the box's row, making or updating it."""
 
     def open_sweep(self, plan: SweepPlan, *, box_id: int, file_text: str) -> int:
-        """Return the sweep of this plan on this box: the unfinished or done one with the same fingerprint and name, else a new one."""
+        """Return the sweep of this plan on this box: the one with the same fingerprint and name, else a new one."""
 
     def claim(self, sweep_id: int, *, owner: str, ttl: Seconds) -> Lease:
-        """Take the sweep and its box (raises BoxBusy). A lease that ran out, or whose owner is a dead process of this machine, is taken over."""
+        """Take the sweep and its box (raises BoxBusy).
+
+        A lease that ran out, or whose owner is a dead process of this machine, is taken over.
+        """
 
     def renew(self, lease: Lease, *, ttl: Seconds) -> None:
         """Hold on to the lease (raises LeaseLost)."""

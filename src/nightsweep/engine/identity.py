@@ -72,7 +72,7 @@ def problem(
     return (
         _simulated(config, identity)
         or _version(identity, facts)
-        or _length(tokens_of(argument(config.engine.args, *length_names)), identity)
+        or _length(tokens_of(argument(config.engine.args, *length_names)), identity, facts)
     )
 
 
@@ -98,9 +98,16 @@ def _parts(version: str) -> tuple[str, str]:
     return public, local
 
 
-def _length(wanted: int | None, identity: ServedIdentity) -> str | None:
+def _length(wanted: int | None, identity: ServedIdentity, facts: BootFacts) -> str | None:
+    """Return why the context served is not this boot's.
+
+    A length that the boot's own log states is this boot's, also when the engine reduced it: that config was not applied
+    as asked, and is not another engine's.
+    """
     served = identity.max_model_len
     if wanted is None or served is None or served == wanted:
+        return None
+    if any(fact.name == "max_model_len" and fact.value == served for fact in facts.facts):
         return None
     how = "only " if served < wanted else ""
     return f"it serves a context of {how}{served:,} tokens, but {wanted:,} were asked for"

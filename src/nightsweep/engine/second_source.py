@@ -6,34 +6,25 @@ Both sources are kept, and a disagreement is said: neither is corrected by the o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from nightsweep.engine.dialects import Sample
+from nightsweep.engine.exposition import samples_of
 from nightsweep.engine.values import BootFacts
+from nightsweep.engine.values import KvBudget as KvBudget
 
 CACHE_INFO = "vllm:cache_config_info"
 SGLANG_TOKENS = "sglang:max_total_num_tokens"
+NAMES = frozenset({CACHE_INFO, SGLANG_TOKENS})
 TOLERANCE = 0.005
 """Relative difference of max concurrency that rounding to two digits explains at 1.00x."""
 
 
-@dataclass(frozen=True)
-class KvBudget:
-    """What a second source says of the KV cache. Absent is None.
-
-    Attributes:
-        tokens: KV cache tokens of one engine (of several, the lowest index's).
-        max_concurrency: Full-length requests it holds.
-        blocks: Blocks of `block_size` tokens; their product is not `tokens` on hybrid models.
-        source: The series or answer it came from.
-    """
-
-    tokens: int | None
-    max_concurrency: float | None
-    blocks: int | None
-    block_size: int | None
-    source: str
+def budgets(page: str, answers: Mapping[str, Any]) -> tuple[KvBudget, ...]:
+    """Return every KV budget that a metrics page and an engine's JSON answers tell; both are kept where both are there."""
+    info = next((answers[key] for key in ("server_info", "get_server_info") if answers.get(key) is not None), None)
+    found = (from_metrics(samples_of(page, names=NAMES)), from_server_info(info))
+    return tuple(budget for budget in found if budget is not None)
 
 
 def from_metrics(samples: Iterable[Sample]) -> KvBudget | None:

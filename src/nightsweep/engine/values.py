@@ -165,3 +165,36 @@ class ServedIdentity:
     simulated: bool = False
     process_start: float | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class KvBudget:
+    """What a source other than the boot log says of the KV cache. Absent is None.
+
+    Attributes:
+        tokens: KV cache tokens of one engine (of several, the lowest index's).
+        max_concurrency: Full-length requests it holds.
+        blocks: Blocks of `block_size` tokens; their product is not `tokens` on hybrid models.
+        source: The series or answer it came from.
+    """
+
+    tokens: int | None
+    max_concurrency: float | None
+    blocks: int | None
+    block_size: int | None
+    source: str
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What was asked for against what the engine says it does.
+
+    Attributes:
+        not_applied: What was asked for and not applied, one line each, "setting: why"; empty when all that was told agrees.
+        notes: What a reader should know and what is no setting that was ignored: fallbacks, sources that disagree.
+        kv_second: The KV budget as sources other than the log tell it; the log's own figure is never replaced by it.
+    """
+
+    not_applied: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    kv_second: tuple[KvBudget, ...] = ()

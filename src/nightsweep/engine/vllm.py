@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nightsweep.engine import failures, identity, speculative_vllm
+from nightsweep.engine import applied, failures, identity, speculative_vllm
 from nightsweep.engine.bootlog import Reader
 from nightsweep.engine.bootlog_vllm import VllmLog
 from nightsweep.engine.dialects import vllm_dialect
 from nightsweep.engine.flags import canonical, compact_json, tokens
-from nightsweep.engine.values import BootFacts, BootFailure, Dialect, FailureEvidence, Readiness, ServedIdentity
+from nightsweep.engine.values import (
+    Applied,
+    BootFacts,
+    BootFailure,
+    Dialect,
+    FailureEvidence,
+    Readiness,
+    ServedIdentity,
+)
 from nightsweep.engine.versions import image_version
 from nightsweep.plan.model import EngineConfig, EngineSpec
 
@@ -93,6 +101,12 @@ class VllmEngine:
     def identity_problem(self, config: EngineConfig, served: ServedIdentity, facts: BootFacts) -> str | None:
         """Return why what answers is not this config as booted; None when all agrees."""
         return identity.problem(config, served, facts, length_names=("max-model-len",))
+
+    def proof(
+        self, config: EngineConfig, facts: BootFacts, served: ServedIdentity, *, page: str, answers: Mapping[str, Any]
+    ) -> Applied:
+        """Return what of the config was not applied as asked, and what else the engine tells of itself once it is ready."""
+        return applied.proof(config, facts, served, page=page, answers=answers)
 
 
 def _model(spec: EngineSpec) -> tuple[str, ...]:

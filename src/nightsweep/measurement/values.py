@@ -157,12 +157,18 @@ class DecodeNumbers:
 
 @dataclass(frozen=True)
 class WindowResult:
-    """A measured window: its raw data, its numbers (None when none could be derived) and its flags."""
+    """A measured window: its raw data, its numbers (None when none could be derived) and its flags.
+
+    Attributes:
+        notes: What a reader must know of numbers that are true: a drafter of which nothing was accepted. No flags: a
+            window with notes enters means.
+    """
 
     raw: RawWindow
     numbers: DecodeNumbers | None
     flags: tuple[str, ...]
     flag_details: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def clean(self) -> bool:

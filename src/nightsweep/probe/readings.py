@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
 import httpx
-from prometheus_client.parser import text_string_to_metric_families
 
 from nightsweep.engine.dialects import select
+from nightsweep.engine.exposition import samples_of as samples_of
 from nightsweep.engine.values import Dialect, Unavailable
 from nightsweep.errors import DialectMismatch, MetricsUnreadable
 from nightsweep.measurement.values import Reading
@@ -22,24 +20,6 @@ def wanted_names(dialect: Dialect) -> frozenset[str]:
     return frozenset(
         series.name for entry in dialect.series.values() if not isinstance(entry, Unavailable) for series in entry
     )
-
-
-def samples_of(page: str, *, names: frozenset[str]) -> Iterator[tuple[str, Mapping[str, str], float]]:
-    """Yield (name, labels, value) of the wanted series of a page in Prometheus' text format.
-
-    A page has hundreds of lines and few are wanted: only those reach the parser. Names match exactly, so `_created`
-    companions and longer names do not slip in. A line that cannot be parsed is passed over.
-    """
-    for line in page.splitlines():
-        name = line.partition("{")[0].partition(" ")[0]
-        if name not in names:
-            continue
-        try:
-            for family in text_string_to_metric_families(line + "\n"):
-                for sample in family.samples:
-                    yield sample.name, sample.labels, float(sample.value)
-        except ValueError:
-            continue
 
 
 def canonical(page: bytes, dialect: Dialect) -> dict[str, float]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from nightsweep.engine.values import BootFacts, BootFailure, FailureEvidence, ServedIdentity
+from nightsweep.engine.values import Applied, BootFacts, BootFailure, FailureEvidence, ServedIdentity
 from nightsweep.errors import (
     BootError,
     BootTimeout,
@@ -31,6 +31,7 @@ from nightsweep.ports import (
 )
 from nightsweep.sweep.launch import boot_key, launch_of
 from nightsweep.sweep.logkeeper import LogKeeper
+from nightsweep.sweep.proof import prove_applied, say_applied
 from nightsweep.sweep.signals import signals_deferred
 from nightsweep.sweep.tools import Tools
 from nightsweep.units import MonotonicSeconds, Seconds
@@ -47,6 +48,7 @@ class Running:
     """An engine that is up, for as long as the block that got it.
 
     Attributes:
+        applied: What of the config was not applied as asked; set once the engine is ready.
         died: Set when the engine was found dead; the boot then ends as failed.
     """
 
@@ -60,6 +62,7 @@ class Running:
     identity: ServedIdentity
     started: MonotonicSeconds
     log: LogKeeper
+    applied: Applied = field(default_factory=Applied)
     died: BootError | None = None
 
     def alive(self) -> bool:
@@ -209,9 +212,16 @@ def _wait_ready(tools: Tools, lease: Lease, task: BootTask, begun: _Begun) -> Ru
     _prove(running)
     _serve_one_token(tools, running)
     first_token = Seconds(tools.clock.monotonic() - begun.started)
-    running.facts = begun.log.facts()
-    ready = BootReady(cold_start=cold_start, first_token=first_token, facts=running.facts, identity=identity)
+    running.applied = prove_applied(tools, running, answers)
+    ready = BootReady(
+        cold_start=cold_start,
+        first_token=first_token,
+        facts=running.facts,
+        identity=identity,
+        applied=running.applied,
+    )
     tools.store.boot_ready(lease, begun.boot_id, ready, at=tools.clock.now())
+    say_applied(tools, running, sweep_id=lease.sweep_id)
     return running
 
 

@@ -14,7 +14,8 @@ def conditions_of(plan: SweepPlan, running: Running, *, box_fingerprint: str, so
     """Return the conditions of a window in this boot.
 
     What differs from window to window without making it another measurement (the position in the night, seconds since
-    boot) is kept beside the window, not here.
+    boot) is kept beside the window, not here. What was not applied is here: such a window never pools with one of a boot
+    in which it was.
     """
     spec = plan.probe
     config = running.config
@@ -30,6 +31,7 @@ def conditions_of(plan: SweepPlan, running: Running, *, box_fingerprint: str, so
         "draft_revision": speculative.get("revision"),
         "box": box_fingerprint,
         "simulated": running.identity.simulated,
+        "not_applied": list(running.applied.not_applied),
         "prompts": spec.prompts_hash,
         "prompt_seed": spec.prompt_seed,
         "api": spec.api,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from nightsweep.engine.applied import dead_drafter
 from nightsweep.errors import EngineExited, ProbeError, RequestFailed
 from nightsweep.measurement.derive import derive
 from nightsweep.measurement.values import PrefillResult, RawWindow, WindowResult
@@ -113,7 +114,16 @@ def _measured(work: Measuring, running: Running, repeat: Repeat) -> WindowResult
             flags=(*result.flags, "identity_lost"),
             flag_details={**result.flag_details, "identity_lost": problem},
         )
-    return result
+    return _noted(result)
+
+
+def _noted(result: WindowResult) -> WindowResult:
+    """Return the window with what a reader must know of it: numbers of a dead drafter are true, and marked."""
+    numbers = result.numbers
+    if numbers is None:
+        return result
+    dead = dead_drafter(drafts=numbers.drafts, accepted_tokens=numbers.accepted_tokens)
+    return result if dead is None else replace(result, notes=(*result.notes, dead))
 
 
 def _failed_window(request: WindowRequest, error: ProbeError, *, started: datetime) -> RawWindow:
@@ -143,6 +153,15 @@ def _keep(work: Measuring, running: Running, repeat: Repeat, result: WindowResul
         conditions=conditions_of(work.plan, running, box_fingerprint=work.box_fingerprint, software=tools.software),
         at=tools.clock.now(),
     )
+    for note in result.notes:
+        cell = repeat.cell
+        tools.store.event(
+            "window_note",
+            f"{running.config.name} c={cell.concurrency} T={cell.temperature} repeat {repeat.index}: {note}",
+            level="warning",
+            sweep_id=work.lease.sweep_id,
+            boot_id=running.boot_id,
+        )
     if result.flags:
         why = "; ".join(f"{flag}: {result.flag_details.get(flag, '')}" for flag in result.flags)
         cell = repeat.cell
