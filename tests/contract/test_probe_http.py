@@ -173,7 +173,7 @@ def test_streams_that_never_run_together_give_a_flagged_window(engine: TinyEngin
     engine.max_running = 1
     result = measured(probe, engine, concurrency=3, sampling=SHORT)
     assert result.flags == ("underfilled",)
-    assert "1 running, 2 waiting" in result.flag_details["underfilled"]
+    assert "waiting" in result.flag_details["underfilled"]
 
 
 def test_a_load_that_does_not_come_up_in_time_is_underfilled(engine: TinyEngine, probe: HttpProbe) -> None:

@@ -1,12 +1,14 @@
-"""HTTP clients: HTTP/1.1, one connection per stream, TLS verified, no proxy from the environment."""
+"""HTTP clients, one for the load and one for the rest: HTTP/1.1, TLS verified, no proxy from the environment."""
 
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from functools import lru_cache
 
 import httpx
 
+from nightsweep.probe.wire import RecordingTransport
 from nightsweep.units import Seconds
 
 CONNECT_TIMEOUT = Seconds(10.0)
@@ -25,8 +27,16 @@ def ssl_context(*urls: str) -> ssl.SSLContext:
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
+def make_load_client(*urls: str, timeout: Seconds, now: Callable[[], float]) -> httpx.AsyncClient:
+    """Return a client for the load: every request must bring a recorder (see `wire`)."""
+    transport = RecordingTransport(
+        verify=ssl_context(*urls), now=now, connect_timeout=min(float(timeout), float(CONNECT_TIMEOUT))
+    )
+    return httpx.AsyncClient(transport=transport, trust_env=False)
+
+
 def make_client(*urls: str, timeout: Seconds) -> httpx.AsyncClient:
-    """Return a client for these URLs; the pool is as large as its streams are many.
+    """Return a client for counters, health and identity.
 
     `trust_env` is off: a proxy variable of the shell must not carry the load elsewhere. Connect, read, write and
     pool each
@@ -42,5 +52,4 @@ def make_client(*urls: str, timeout: Seconds) -> httpx.AsyncClient:
             write=float(timeout),
             pool=float(timeout),
         ),
-        limits=httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=60.0),
     )

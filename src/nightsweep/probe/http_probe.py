@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -14,7 +15,7 @@ from nightsweep.plan.model import SamplingSpec
 from nightsweep.ports import Clock, Target, WindowRequest
 from nightsweep.probe.background import ALIVE_POLL, Background
 from nightsweep.probe.bodies import headers_of, path_of, prompt_fields
-from nightsweep.probe.client import make_client
+from nightsweep.probe.client import make_client, make_load_client
 from nightsweep.probe.draining import drained
 from nightsweep.probe.load import Load, UsageModes
 from nightsweep.probe.prefill import PrefillRun
@@ -25,6 +26,14 @@ from nightsweep.units import Seconds, Tokens
 T = TypeVar("T")
 
 PATIENCE = Patience()
+
+
+@dataclass(frozen=True)
+class Clients:
+    """The two ways to the engine: counters and questions straight to it, load where the target says."""
+
+    control: httpx.AsyncClient
+    load: httpx.AsyncClient
 
 
 class HttpProbe:
@@ -110,8 +119,8 @@ class HttpProbe:
     def warm_up(self, target: Target, request: WindowRequest, *, alive: Callable[[], bool]) -> None:
         """Run an uncounted load until every stream has had some tokens, or `request.window` is over; then let it drain."""
 
-        async def run(client: httpx.AsyncClient, gone: asyncio.Event) -> None:
-            await self._window_run(client, target, request, gone).warm_up()
+        async def run(clients: Clients, gone: asyncio.Event) -> None:
+            await self._window_run(clients, target, request, gone).warm_up()
 
         self._with_load(run, target, alive=alive)
 
@@ -126,8 +135,8 @@ class HttpProbe:
             DialectMismatch: The engine does not count generated tokens as they come.
         """
 
-        async def run(client: httpx.AsyncClient, gone: asyncio.Event) -> RawWindow:
-            return await self._window_run(client, target, request, gone).measure()
+        async def run(clients: Clients, gone: asyncio.Event) -> RawWindow:
+            return await self._window_run(clients, target, request, gone).measure()
 
         return self._with_load(run, target, alive=alive)
 
@@ -143,9 +152,10 @@ class HttpProbe:
             MetricsUnreadable: The engine's counters could not be read.
         """
 
-        async def run(client: httpx.AsyncClient, gone: asyncio.Event) -> PrefillResult:
+        async def run(clients: Clients, gone: asyncio.Event) -> PrefillResult:
             return await PrefillRun(
-                client=client,
+                client=clients.control,
+                load_client=clients.load,
                 target=target,
                 tokens=tokens,
                 salt=salt,
@@ -165,12 +175,10 @@ class HttpProbe:
 
         return self._with_client(ask, target.base_url, timeout=timeout)
 
-    def _window_run(
-        self, client: httpx.AsyncClient, target: Target, request: WindowRequest, gone: asyncio.Event
-    ) -> WindowRun:
+    def _window_run(self, clients: Clients, target: Target, request: WindowRequest, gone: asyncio.Event) -> WindowRun:
         return WindowRun(
-            client=client,
-            load=Load(client, target, request, clock=self._clock, usage=self._usage),
+            client=clients.control,
+            load=Load(clients.load, target, request, clock=self._clock, usage=self._usage),
             target=target,
             request=request,
             clock=self._clock,
@@ -190,14 +198,18 @@ class HttpProbe:
 
     def _with_load(
         self,
-        measure: Callable[[httpx.AsyncClient, asyncio.Event], Coroutine[Any, Any, T]],
+        measure: Callable[[Clients, asyncio.Event], Coroutine[Any, Any, T]],
         target: Target,
         *,
         alive: Callable[[], bool],
     ) -> T:
         async def run(gone: asyncio.Event) -> T:
-            async with make_client(target.base_url, target.load_url, timeout=target.request_timeout) as client:
-                return await measure(client, gone)
+            timeout, now = target.request_timeout, self._clock.monotonic
+            async with (
+                make_client(target.base_url, timeout=timeout) as control,
+                make_load_client(target.load_url, timeout=timeout, now=now) as load,
+            ):
+                return await measure(Clients(control=control, load=load), gone)
 
         return self._background.run(run, alive=alive, poll=ALIVE_POLL)
 

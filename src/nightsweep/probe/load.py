@@ -119,7 +119,12 @@ class Load:
         continuous: bool | None = None,
         replacing: RequestLog | None = None,
     ) -> RequestLog:
-        log = RequestLog(stream=stream, prompt_index=index, sent=self._clock.monotonic())
+        log = RequestLog(
+            stream=stream,
+            prompt_index=index,
+            on_first=lambda: self._first(stream, counted=continuous is not False),
+            sent=self._clock.monotonic(),
+        )
         if replacing is not None:
             self._logs.remove(replacing)
         self._logs.append(log)
@@ -142,7 +147,6 @@ class Load:
             log=log,
             clock=self._clock,
             timeout=self._target.request_timeout,
-            on_first=lambda: self._first(stream, counted=continuous is not False),
         )
         return log
 

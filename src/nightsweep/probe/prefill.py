@@ -34,6 +34,7 @@ class PrefillRun:
     """One prefill in the making. `gone` is set from outside when the engine is no longer alive."""
 
     client: httpx.AsyncClient
+    load_client: httpx.AsyncClient
     target: Target
     tokens: Tokens
     salt: str
@@ -117,14 +118,13 @@ class PrefillRun:
         log = RequestLog(stream=0, prompt_index=0)
         request = asyncio.create_task(
             stream_once(
-                self.client,
+                self.load_client,
                 self.target.load_url + path_of("completions"),
                 body=streaming_body(self.target, ids, sampling=sampling, continuous=continuous, api="completions"),
                 headers=headers_of(self.target),
                 log=log,
                 clock=self.clock,
                 timeout=self.target.request_timeout,
-                on_first=lambda: None,
             )
         )
         ending = asyncio.create_task(self.gone.wait())

@@ -11,6 +11,7 @@ import httpx
 from nightsweep.measurement.values import RequestTiming
 from nightsweep.ports import Clock
 from nightsweep.probe.sse import account, has_output, reports_error
+from nightsweep.probe.wire import RECORDER
 from nightsweep.units import MonotonicSeconds, Seconds, Tokens
 
 SHOWN = 300
@@ -18,12 +19,21 @@ LAST = 3
 """Reads at the end of a stream in which an error is looked for."""
 
 
+def _nothing() -> None:
+    """Be told of a first token, and do nothing."""
+
+
 @dataclass
 class RequestLog:
-    """The record of one request while it runs. `stamps` and `chunks` grow together, one entry per read."""
+    """The record of one request while it runs; a `wire.Recorder`. `stamps` and `chunks` grow together, one entry per read.
+
+    Attributes:
+        on_first: Called when the first token has come.
+    """
 
     stream: int
     prompt_index: int
+    on_first: Callable[[], None] = _nothing
     sent: float = 0.0
     ended: float | None = None
     status: int | None = None
@@ -38,6 +48,14 @@ class RequestLog:
         """Whether it ended by itself."""
         return self.ended is not None and not self.cancelled
 
+    def receive(self, at: float, data: bytes) -> None:
+        """Keep a read and its time: the hot path. A pattern is searched only until the first token has come."""
+        self.stamps.append(at)
+        self.chunks.append(data)
+        if not self.started and has_output(b"".join(self.chunks)):
+            self.started = True
+            self.on_first()
+
 
 async def stream_once(
     client: httpx.AsyncClient,
@@ -48,51 +66,42 @@ async def stream_once(
     log: RequestLog,
     clock: Clock,
     timeout: Seconds,
-    on_first: Callable[[], None],
 ) -> None:
     """Send one request and keep what comes, until its end. Failures go into the log; cancelling disconnects.
 
     Args:
+        client: From `make_load_client`.
         timeout: For the whole request.
-        on_first: Called when the first token has come.
     """
     log.sent = clock.monotonic()
     try:
-        async with asyncio.timeout(float(timeout)):
-            async with client.stream("POST", url, content=body, headers=headers) as response:
-                log.status = response.status_code
-                if response.status_code != 200:
-                    text = (await response.aread()).decode("utf-8", errors="replace")
-                    log.error = f"HTTP {response.status_code}: {text[:SHOWN].strip()}"
-                else:
-                    await _receive(response, log, clock=clock, on_first=on_first)
+        async with (
+            asyncio.timeout(float(timeout)),
+            client.stream("POST", url, content=body, headers=headers, extensions={RECORDER: log}) as response,
+        ):
+            log.status = response.status_code
+            async for _ in response.stream:  # type: ignore[union-attr]
+                pass
+        log.error = _error_of(log)
     except asyncio.CancelledError:
         log.cancelled = True
         raise
-    except (TimeoutError, httpx.TimeoutException):
-        log.error = f"no end after {timeout:g} s"
+    except (TimeoutError, httpx.TimeoutException) as error:
+        log.error = str(error) or f"no end after {timeout:g} s"
     except httpx.HTTPError as error:
         log.error = f"the connection failed: {type(error).__name__} {error}".rstrip()
     finally:
         log.ended = clock.monotonic()
 
 
-async def _receive(response: httpx.Response, log: RequestLog, *, clock: Clock, on_first: Callable[[], None]) -> None:
-    """Keep reads and their times: the hot path. A pattern is searched only until the first token has come."""
-    now, stamp, keep = clock.monotonic, log.stamps.append, log.chunks.append
-    reads = response.aiter_raw()
-    async for chunk in reads:
-        stamp(now())
-        keep(chunk)
-        if has_output(b"".join(log.chunks)):
-            log.started = True
-            on_first()
-            break
-    async for chunk in reads:
-        stamp(now())
-        keep(chunk)
+def _error_of(log: RequestLog) -> str | None:
+    """Return what the server says went wrong, by its status or inside a stream of status 200."""
+    if log.status != 200:
+        text = b"".join(log.chunks).decode("utf-8", errors="replace")
+        return f"HTTP {log.status}: {text[:SHOWN].strip()}"
     if reports_error(b"".join(log.chunks[-LAST:])):
-        log.error = account(log.stamps, log.chunks).error
+        return account(log.stamps, log.chunks).error
+    return None
 
 
 def timing_of(log: RequestLog) -> RequestTiming:

@@ -1,0 +1,151 @@
+"""The recording transport against a server that answers with the bytes it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import httpx
+import pytest
+
+from nightsweep.probe.client import make_load_client, ssl_context
+from nightsweep.probe.wire import RECORDER
+from nightsweep.units import Seconds
+
+STREAM = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+class Record:
+    def __init__(self) -> None:
+        self.got: list[tuple[float, bytes]] = []
+
+    def receive(self, at: float, data: bytes) -> None:
+        self.got.append((at, data))
+
+    @property
+    def text(self) -> bytes:
+        return b"".join(data for _, data in self.got)
+
+
+def talk(*answers: list[bytes | float], requests: int = 1, close: bool = False) -> tuple[list[Any], list[Record], int]:
+    """Return (status or error) and record of each request, and how many connections they took.
+
+    Each answer is a list of writes; a number among them is a pause.
+    """
+    connections = 0
+    queue = list(answers)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        try:
+            while queue:
+                await reader.readuntil(b"\r\n\r\nhello")
+                await _play(queue.pop(0), writer)
+                if close:
+                    break
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    async def main() -> tuple[list[Any], list[Record], int]:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        outcomes: list[Any] = []
+        records = []
+        async with server, make_load_client(url, timeout=Seconds(2.0), now=time.monotonic) as client:
+            for _ in range(requests):
+                record = Record()
+                records.append(record)
+                outcomes.append(await _one(client, url, record))
+        return outcomes, records, connections
+
+    return run(main)
+
+
+async def _play(parts: list[bytes | float], writer: asyncio.StreamWriter) -> None:
+    for part in parts:
+        if isinstance(part, float):
+            await asyncio.sleep(part)
+        else:
+            writer.write(part)
+            await writer.drain()
+
+
+async def _one(client: httpx.AsyncClient, url: str, record: Record) -> Any:
+    try:
+        async with client.stream("POST", url, content=b"hello", extensions={RECORDER: record}) as response:
+            assert [piece async for piece in response.aiter_raw()] == []
+            return response.status_code
+    except httpx.HTTPError as error:
+        return error
+
+
+def run(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    return asyncio.run(main())
+
+
+def test_a_chunked_answer_is_recorded_by_arrival_and_the_connection_is_used_again() -> None:
+    answer: list[bytes | float] = [STREAM, b"3\r\nabc\r\n", 0.05, b"4\r\ndefg\r\n0\r\n\r\n"]
+    outcomes, records, connections = talk(answer, answer, requests=2)
+    assert outcomes == [200, 200]
+    assert [record.text for record in records] == [b"abcdefg", b"abcdefg"]
+    assert records[0].got[1][0] - records[0].got[0][0] >= 0.04
+    assert connections == 1
+
+
+def test_text_that_looks_like_the_end_of_a_chunked_answer_does_not_end_it() -> None:
+    outcomes, records, _ = talk([STREAM, b"7\r\n\r\n0\r\n\r\n\r\n", 0.02, b"1\r\nx\r\n0\r\n\r\n"])
+    assert outcomes == [200]
+    assert records[0].text == b"\r\n0\r\n\r\nx"
+
+
+def test_an_answer_of_known_length_ends_with_it() -> None:
+    outcomes, records, _ = talk([b"HTTP/1.1 503 X\r\ncontent-length: 4\r\n\r\nbusy"])
+    assert (outcomes, records[0].text) == ([503], b"busy")
+
+
+def test_an_answer_without_framing_ends_with_the_connection() -> None:
+    outcomes, records, _ = talk([b"HTTP/1.1 200 OK\r\n\r\nall of it"], close=True)
+    assert (outcomes, records[0].text) == ([200], b"all of it")
+
+
+def test_a_connection_that_is_not_to_be_kept_is_not_used_again() -> None:
+    answer: list[bytes | float] = [b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok"]
+    outcomes, _, connections = talk(answer, answer, requests=2, close=True)
+    assert outcomes == [200, 200]
+    assert connections == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [[STREAM, b"3\r\nabc\r\n"], [b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc"], [b"HTTP/1.1 200"]],
+)
+def test_an_answer_that_breaks_off_is_an_error_and_not_an_end(answer: list[bytes | float]) -> None:
+    outcomes, _, _ = talk(answer, close=True)
+    assert isinstance(outcomes[0], httpx.RemoteProtocolError)
+    assert "closed within the answer" in str(outcomes[0])
+
+
+def test_what_is_not_http_is_an_error() -> None:
+    outcomes, _, _ = talk([b"220 mail.example ESMTP\r\n"])
+    assert "not HTTP" in str(outcomes[0])
+
+
+def test_a_refused_connection_is_a_connect_error() -> None:
+    async def main() -> Any:
+        async with make_load_client("http://127.0.0.1:9", timeout=Seconds(1.0), now=time.monotonic) as client:
+            return await _one(client, "http://127.0.0.1:9/v1", Record())
+
+    assert isinstance(run(main), httpx.ConnectError)
+
+
+def test_tls_is_verified_always() -> None:
+    for context in (ssl_context("https://gateway.lan"), ssl_context("http://127.0.0.1")):
+        assert context.verify_mode is ssl.CERT_REQUIRED
+        assert context.check_hostname
+    assert ssl_context("http://127.0.0.1").cert_store_stats()["x509_ca"] == 0
