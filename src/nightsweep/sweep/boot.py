@@ -12,6 +12,7 @@ from nightsweep.errors import (
     BootTimeout,
     DialectMismatch,
     EngineExited,
+    HostError,
     IdentityMismatch,
     PortBusy,
     SweepError,
@@ -31,6 +32,7 @@ from nightsweep.ports import (
 )
 from nightsweep.sweep.launch import boot_key, launch_of
 from nightsweep.sweep.logkeeper import LogKeeper
+from nightsweep.sweep.secrecy import Hider
 from nightsweep.sweep.proof import prove_applied, say_applied
 from nightsweep.sweep.signals import signals_deferred
 from nightsweep.sweep.tools import Tools
@@ -62,6 +64,7 @@ class Running:
     identity: ServedIdentity
     started: MonotonicSeconds
     log: LogKeeper
+    hide: Hider
     applied: Applied = field(default_factory=Applied)
     died: BootError | None = None
 
@@ -84,6 +87,7 @@ class _Prepared:
     launch: Launch
     host: Host
     engine: Engine
+    hide: Hider
 
 
 @dataclass(frozen=True)
@@ -97,38 +101,44 @@ class _Begun:
     port: int
     host: Host
     engine: Engine
+    hide: Hider
 
 
 @contextlib.contextmanager
-def booted(tools: Tools, lease: Lease, task: BootTask) -> Iterator[Running]:
+def booted(
+    tools: Tools, lease: Lease, task: BootTask, *, check: Callable[[], None], secrets: tuple[Secret, ...] = ()
+) -> Iterator[Running]:
     """Boot the task's config and hand over the running engine; however the block ends, the engine is stopped and gone.
+
+    Args:
+        check: Asked while the boot is waited for; what it raises ends the boot.
+        secrets: What must not be kept of what is said, besides the secrets of the engine's environment.
 
     Raises:
         BootError: It did not come up; that is recorded already.
-        HostError: No engine can be started on this box.
+        HostError: No engine can be started on this box, or one could not be stopped.
     """
-    prepared = _prepare(tools, lease, task)
+    prepared = _prepare(tools, lease, task, secrets=secrets)
     begun: _Begun | None = None
     running: Running | None = None
-    failure: BootError | None = None
+    cause: BaseException | None = None
     try:
         with signals_deferred():  # an engine that was started must be known before anything may interrupt us
             begun = _start(tools, lease, prepared)
+            begun.log.start()
         tools.store.boot_started(lease, begun.boot_id, begun.handle)
-        running = _wait_ready(tools, lease, task, begun)
+        running = _wait_ready(tools, lease, task, begun, check=check)
         yield running
-    except BootError as error:
-        failure = error
+    except BaseException as error:
+        cause = error
         raise
     finally:
         if begun is not None:
-            if running is not None and failure is None:
-                failure = running.died
             with signals_deferred():
-                _end(tools, lease, task, begun, ready=running is not None, failure=failure)
+                _end(tools, lease, task, begun, running=running, cause=cause)
 
 
-def _prepare(tools: Tools, lease: Lease, task: BootTask) -> _Prepared:
+def _prepare(tools: Tools, lease: Lease, task: BootTask, *, secrets: tuple[Secret, ...]) -> _Prepared:
     config = task.config
     host = tools.host(config.engine.host)
     engine = tools.engine(config.engine.kind)
@@ -138,18 +148,19 @@ def _prepare(tools: Tools, lease: Lease, task: BootTask) -> _Prepared:
     host.check(launch)
     if tools.probe.healthy(_url(port) + engine.readiness().path, timeout=Seconds(2.0)):
         raise PortBusy(port=port, holder="something that answers before our engine was started")
-    shown = tuple(_without_secrets(word, launch.env.values()) for word in launch.command)
+    hide = Hider((*launch.env.values(), *secrets))
+    shown = tuple(hide(word) for word in launch.command)
     boot_id = tools.store.begin_boot(
         lease, config, boot_round=task.boot_round, boot_key=key, command=shown, at=tools.clock.now()
     )
-    return _Prepared(boot_id=boot_id, launch=launch, host=host, engine=engine)
+    return _Prepared(boot_id=boot_id, launch=launch, host=host, engine=engine, hide=hide)
 
 
 def _start(tools: Tools, lease: Lease, prepared: _Prepared) -> _Begun:
     started = tools.clock.monotonic()
     try:
         handle = prepared.host.start(prepared.launch)
-    except SweepError as error:
+    except BootError as error:  # what is the host's fault says nothing of the config: that boot is closed as lost
         _record_launch_failure(tools, lease, prepared, error)
         raise
     log = LogKeeper(
@@ -158,10 +169,9 @@ def _start(tools: Tools, lease: Lease, prepared: _Prepared) -> _Begun:
         store=tools.store,
         boot_id=prepared.boot_id,
         reader=prepared.engine.log_reader(),
-        clock=tools.clock,
         interval=tools.log_interval,
+        hide=prepared.hide,
     )
-    log.start()
     pulled = handle.facts.get("pull_seconds") or 0.0  # fetching an image is no part of a cold start
     started = MonotonicSeconds(started + pulled)
     return _Begun(
@@ -172,10 +182,11 @@ def _start(tools: Tools, lease: Lease, prepared: _Prepared) -> _Begun:
         port=prepared.launch.port,
         host=prepared.host,
         engine=prepared.engine,
+        hide=prepared.hide,
     )
 
 
-def _record_launch_failure(tools: Tools, lease: Lease, prepared: _Prepared, error: SweepError) -> None:
+def _record_launch_failure(tools: Tools, lease: Lease, prepared: _Prepared, error: BootError) -> None:
     evidence = FailureEvidence(
         lines=(),
         exit_code=None,
@@ -184,7 +195,7 @@ def _record_launch_failure(tools: Tools, lease: Lease, prepared: _Prepared, erro
         timed_out=False,
         killed_by_us=False,
         seconds=0.0,
-        launch_error=str(error),
+        launch_error=prepared.hide(str(error)),
     )
     outcome = BootOutcome(
         state="failed", exit_code=None, oom_killed=None, failure=prepared.engine.classify(evidence), facts=BootFacts()
@@ -192,9 +203,9 @@ def _record_launch_failure(tools: Tools, lease: Lease, prepared: _Prepared, erro
     tools.store.end_boot(lease, prepared.boot_id, outcome, at=tools.clock.now())
 
 
-def _wait_ready(tools: Tools, lease: Lease, task: BootTask, begun: _Begun) -> Running:
+def _wait_ready(tools: Tools, lease: Lease, task: BootTask, begun: _Begun, *, check: Callable[[], None]) -> Running:
     config, host, engine = task.config, begun.host, begun.engine
-    cold_start = _until_healthy(tools, config, begun)
+    cold_start = _until_healthy(tools, config, begun, check=check)
     answers = tools.probe.ask(begun.handle.base_url, engine.identity_paths(), timeout=ASK_TIMEOUT)
     identity = engine.identity(answers)
     running = Running(
@@ -208,6 +219,7 @@ def _wait_ready(tools: Tools, lease: Lease, task: BootTask, begun: _Begun) -> Ru
         identity=identity,
         started=begun.started,
         log=begun.log,
+        hide=begun.hide,
     )
     _prove(running)
     _serve_one_token(tools, running)
@@ -225,7 +237,7 @@ def _wait_ready(tools: Tools, lease: Lease, task: BootTask, begun: _Begun) -> Ru
     return running
 
 
-def _until_healthy(tools: Tools, config: EngineConfig, begun: _Begun) -> Seconds:
+def _until_healthy(tools: Tools, config: EngineConfig, begun: _Begun, *, check: Callable[[], None]) -> Seconds:
     """Wait for the first healthy answer; notice a death at once. Silence is not death: only exit and timeout decide."""
     readiness = begun.engine.readiness()
     url = _url(begun.port) + readiness.path
@@ -239,6 +251,7 @@ def _until_healthy(tools: Tools, config: EngineConfig, begun: _Begun) -> Seconds
         waited = tools.clock.monotonic() - begun.started
         if waited > limit:
             raise BootTimeout(waited=waited, last_line=begun.log.last_line())
+        check()
         tools.clock.sleep(min(readiness.poll, tools.poll))
 
 
@@ -255,8 +268,8 @@ def _serve_one_token(tools: Tools, running: Running) -> None:
     reason = tools.probe.served_token(running.target, timeout=TOKEN_TIMEOUT)
     if reason is None:
         return
-    state = _settled(tools, running)
-    if not state:
+    reason = running.hide(reason)
+    if not _settled(tools, running):
         raise EngineExited(
             exit_code=running.host.state(running.handle).exit_code, stage="at its first request", reason=reason
         )
@@ -281,23 +294,64 @@ def _target(config: EngineConfig, begun: _Begun, *, version: str | None) -> Targ
     )
 
 
-def _end(tools: Tools, lease: Lease, task: BootTask, begun: _Begun, *, ready: bool, failure: BootError | None) -> None:
-    """Stop the engine, prove that it is gone, read its log out, record how it ended."""
-    before = begun.host.state(begun.handle)
-    try:
+def _end(
+    tools: Tools, lease: Lease, task: BootTask, begun: _Begun, *, running: Running | None, cause: BaseException | None
+) -> None:
+    """Stop the engine, prove that it is gone, read its log out, record how it ended.
+
+    A step that fails keeps none of the others from being taken. What it raises comes out unless something is already
+    breaking the sweep off that must not be hidden by it.
+    """
+    ready = running is not None
+    failure = cause if isinstance(cause, BootError) else running.died if running is not None else None
+    before = _state(begun)
+    problems: list[SweepError] = []
+    stopped: EngineState | None = None
+    with _noted(problems):
         stopped = begun.host.stop(begun.handle, grace=task.config.engine.stop_grace if ready else BOOT_STOP_GRACE)
-    finally:
-        begun.log.finish(patience=LOG_PATIENCE)
-    known = before if not before.running else stopped
-    outcome = BootOutcome(
-        state="stopped" if failure is None else "failed",
-        exit_code=known.exit_code,
-        oom_killed=known.oom_killed,
-        failure=None if failure is None else _why(tools, begun, known, failure, ready=ready, killed=before.running),
-        facts=begun.log.facts(),
-    )
-    tools.store.end_boot(lease, begun.boot_id, outcome, at=tools.clock.now())
-    begun.host.wait_free(port=begun.port, timeout=FREE_TIMEOUT)
+    begun.log.finish(patience=LOG_PATIENCE)
+    if stopped is not None:  # one that is still there has not ended: its boot is closed as lost
+        known = before if not before.running else stopped
+        outcome = BootOutcome(
+            state="stopped" if failure is None else "failed",
+            exit_code=known.exit_code,
+            oom_killed=known.oom_killed,
+            failure=None if failure is None else _why(tools, begun, known, failure, ready=ready, killed=before.running),
+            facts=begun.log.facts(),
+        )
+        with _noted(problems):
+            tools.store.end_boot(lease, begun.boot_id, outcome, at=tools.clock.now())
+        with _noted(problems):
+            begun.host.wait_free(port=begun.port, timeout=FREE_TIMEOUT)
+    _raise_loudest(problems, cause)
+
+
+def _state(begun: _Begun) -> EngineState:
+    """Return what the host says of the engine; a host that cannot say leaves it to be stopped."""
+    try:
+        return begun.host.state(begun.handle)
+    except HostError as error:
+        return EngineState(running=True, detail=str(error))
+
+
+@contextlib.contextmanager
+def _noted(problems: list[SweepError]) -> Iterator[None]:
+    try:
+        yield
+    except SweepError as error:
+        problems.append(error)
+
+
+def _raise_loudest(problems: list[SweepError], cause: BaseException | None) -> None:
+    """Raise the first host problem, for an engine that is not gone outweighs all; else the first of the store's.
+
+    The store's give way to what ends the sweep anyway: an interrupt, a wish to stop, an earlier error of the store.
+    """
+    hosts = [problem for problem in problems if isinstance(problem, HostError)]
+    if hosts:
+        raise hosts[0] from cause
+    if problems and (cause is None or isinstance(cause, BootError)):
+        raise problems[0] from cause
 
 
 def _why(
@@ -323,10 +377,3 @@ def _why(
 
 def _url(port: int) -> str:
     return f"http://127.0.0.1:{port}"
-
-
-def _without_secrets(word: str, values: Iterable[str]) -> str:
-    for value in values:
-        if isinstance(value, Secret) and value:
-            word = word.replace(value, "***")
-    return word

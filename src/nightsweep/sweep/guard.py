@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator
 from datetime import datetime
 
-from nightsweep.errors import ContainerMissing, HostError, ProductionNotRestored, StoreError
+from nightsweep.errors import HostError, LeaseLost, ProductionNotRestored, StoreError
 from nightsweep.plan.model import Production
 from nightsweep.ports import ForeignContainer, Host, Lease
 from nightsweep.sweep.signals import signals_deferred
@@ -25,6 +25,8 @@ def production_down(
     tools: Tools, lease: Lease, production: Production | None, *, restore_by: datetime | None
 ) -> Iterator[None]:
     """Take production down for the block, and have it serving again after it.
+
+    With the sweep taken over by another holder it is that one's to bring back: it found the intent open, and measures now.
 
     Raises:
         ContainerMissing: There is no such container; nothing was touched.
@@ -44,12 +46,51 @@ def production_down(
         )
         yield
         return
+    ours = True
     try:
         take_down(tools, lease, found, host=host, restore_by=restore_by)
         yield
+    except LeaseLost:
+        ours = False
+        raise
     finally:
+        if ours:
+            with signals_deferred():
+                restore(tools, host, production, box_id=lease.box_id, sweep_id=lease.sweep_id)
+
+
+@contextlib.contextmanager
+def nothing_forgotten(tools: Tools, lease: Lease) -> Iterator[None]:
+    """Bring back, after the block, what an earlier, dead holder of this box took down, whatever plan it followed.
+
+    Raises:
+        ProductionNotRestored: One does not serve again; the others were tried.
+    """
+    ours = True
+    try:
+        yield
+    except LeaseLost:
+        ours = False
+        raise
+    finally:
+        if ours:
+            _restore_forgotten(tools, lease)
+
+
+def _restore_forgotten(tools: Tools, lease: Lease) -> None:
+    names: set[str] = set()
+    with contextlib.suppress(StoreError):  # the file beside the database still knows
+        names = {name for _, name in tools.store.open_intents(lease.box_id)}
+    problem: ProductionNotRestored | None = None
+    for name in sorted(names):
         with signals_deferred():
-            restore(tools, host, production, box_id=lease.box_id, sweep_id=lease.sweep_id)
+            try:
+                host = tools.host("docker")
+                restore(tools, host, Production(container=name), box_id=lease.box_id, sweep_id=lease.sweep_id)
+            except ProductionNotRestored as error:
+                problem = error
+    if problem is not None:
+        raise problem
 
 
 def _taken_down_before(tools: Tools, lease: Lease, production: Production) -> bool:
@@ -62,7 +103,7 @@ def take_down(tools: Tools, lease: Lease, found: ForeignContainer, *, host: Host
     if not _open(tools, lease, found):
         tools.store.open_intent(lease, found, restore_by=restore_by)
     if tools.mirror is not None:
-        tools.mirror.write(found.name, {"id": found.id, "image": found.image, "command": list(found.command)})
+        tools.mirror.write(found.name, {"id": found.id, "image": found.image, "owner": lease.owner})
     tools.store.event("production_stopping", f"{found.name} is stopped for the sweep", sweep_id=lease.sweep_id)
     host.stop_foreign(found.name, grace=STOP_GRACE)
 
@@ -81,7 +122,7 @@ def restore(tools: Tools, host: Host, production: Production, *, box_id: int, sw
     try:
         host.start_foreign(name)
         _wait_serving(tools, host, production)
-    except (HostError, ContainerMissing) as error:
+    except HostError as error:
         with contextlib.suppress(StoreError):
             tools.store.event("production_not_restored", str(error), level="error", sweep_id=sweep_id)
         if isinstance(error, ProductionNotRestored):

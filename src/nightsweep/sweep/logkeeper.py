@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
 
 from nightsweep.engine.values import BootFacts, LogLine
-from nightsweep.errors import StoreError
-from nightsweep.ports import BootLogReader, Clock, EngineHandle, Host, Store
+from nightsweep.errors import HostError, StoreError
+from nightsweep.ports import BootLogReader, EngineHandle, Host, Store
 from nightsweep.units import Seconds
 
 CHUNK_LINES = 500
 TAIL_LINES = 4000
+STORE_PATIENCE = 10.0
+"""Seconds that the end of a boot waits for its log to be stored; with PostgreSQL away the thread goes on by itself."""
 
 
 class LogKeeper:
-    """Follows one engine's log in a thread: feeds the reader, stores chunks, keeps the tail for the classifier."""
+    """Follows one engine's log in a thread: feeds the reader, stores chunks, keeps the tail for the classifier.
+
+    Args:
+        hide: Takes secrets out of a line, before anything else sees it.
+    """
 
     def __init__(
         self,
@@ -25,33 +33,35 @@ class LogKeeper:
         store: Store,
         boot_id: int,
         reader: BootLogReader,
-        clock: Clock,
         interval: Seconds,
+        hide: Callable[[str], str] = str,
     ) -> None:
         self._host, self._handle = host, handle
         self._store, self._boot_id = store, boot_id
-        self._reader, self._clock, self._interval = reader, clock, interval
+        self._reader, self._interval, self._hide = reader, interval, hide
         self._lock = threading.Lock()
         self._pending: list[LogLine] = []
         self._head: list[str] = []
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._seq = 0
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="boot-log", daemon=True)
-        self._flusher = threading.Thread(target=self._flush_often, name="boot-log-store", daemon=True)
+        self._threads: list[threading.Thread] = []
+        self.problem: str | None = None
 
     def start(self) -> None:
         """Begin to follow."""
-        self._thread.start()
-        self._flusher.start()
+        for work, name in ((self._follow, "boot-log"), (self._flush_often, "boot-log-store")):
+            thread = threading.Thread(target=work, name=name, daemon=True)
+            thread.start()
+            self._threads.append(thread)
 
     def finish(self, *, patience: Seconds) -> None:
         """Read the log out (the engine has ended), store the rest, end the threads."""
-        self._thread.join(timeout=patience)
+        for thread in self._threads[:1]:
+            thread.join(timeout=patience)
         self._stop.set()
-        self._thread.join(timeout=5.0)
-        self._flusher.join(timeout=5.0)
-        self._flush()
+        for thread, timeout in zip(self._threads, (5.0, STORE_PATIENCE), strict=False):
+            thread.join(timeout=timeout)
 
     def lines(self) -> tuple[str, ...]:
         """Return the log's beginning and its last lines, for the classifier."""
@@ -69,15 +79,23 @@ class LogKeeper:
             return self._reader.facts()
 
     def _follow(self) -> None:
-        for line in self._host.follow_log(self._handle, stop=self._stop.is_set):
-            with self._lock:
-                self._reader.feed(line)
-                self._pending.append(line)
-                (self._head if len(self._head) < TAIL_LINES else self._tail).append(line.text)
+        try:
+            for raw in self._host.follow_log(self._handle, stop=self._stop.is_set):
+                line = replace(raw, text=self._hide(raw.text))
+                with self._lock:
+                    self._reader.feed(line)
+                    self._pending.append(line)
+                    (self._head if len(self._head) < TAIL_LINES else self._tail).append(line.text)
+        except HostError as error:  # the engine itself is watched by others: a log that cannot be read ends no boot
+            self.problem = str(error)
 
     def _flush_often(self) -> None:
+        """Store what comes, and at the end what is left. This thread alone numbers the chunks."""
         while not self._stop.wait(self._interval):
             self._flush()
+        if self._threads:
+            self._threads[0].join(timeout=5.0)  # its last lines belong to the log too
+        self._flush()
 
     def _flush(self) -> None:
         """Store what is in hand. A store that is away is tried again at the next turn; nothing is dropped."""

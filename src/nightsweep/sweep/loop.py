@@ -16,12 +16,15 @@ from nightsweep.plan.model import BootTask, Repeat, SweepPlan
 from nightsweep.plan.remaining import remaining, slots, temperature_key
 from nightsweep.ports import BoxFacts, Progress, Stored
 from nightsweep.sweep.boot import Running, booted
-from nightsweep.sweep.guard import production_down
+from nightsweep.sweep.guard import nothing_forgotten, production_down
 from nightsweep.sweep.launch import environment
 from nightsweep.sweep.lease import Held, held
-from nightsweep.sweep.measure import Measuring, measure_prefill, measure_repeat, warm_up
-from nightsweep.sweep.signals import Terminated, signals_deferred
+from nightsweep.sweep.measure import Measuring, api_key, measure_prefill, measure_repeat, warm_up
+from nightsweep.sweep.signals import Terminated, one_interrupt, signals_deferred
 from nightsweep.sweep.tools import Limits, Outcome, Steps, StopWanted, Tools
+
+GLANCE = 1.0
+"""Seconds between two looks for a wish to stop while a boot is waited for."""
 
 
 @dataclass
@@ -36,6 +39,7 @@ class _Run:
     box: BoxFacts
     problems: list[str] = field(default_factory=list)
     done: int = 0
+    glanced: float = 0.0
 
     @property
     def sweep_id(self) -> int:
@@ -43,7 +47,11 @@ class _Run:
 
     def measuring(self) -> Measuring:
         return Measuring(
-            tools=self.tools, lease=self.keeper.lease, plan=self.plan, box_fingerprint=self.box.fingerprint
+            tools=self.tools,
+            lease=self.keeper.lease,
+            plan=self.plan,
+            box_fingerprint=self.box.fingerprint,
+            check=self.check,
         )
 
     def check(self) -> None:
@@ -53,6 +61,13 @@ class _Run:
             raise StopWanted("cancelled", "stopped as asked")
         if self.limits.until is not None and self.tools.clock.now() >= self.limits.until:
             raise StopWanted("partial", f"the night is over ({self.limits.until:%H:%M} UTC)")
+
+    def glance(self) -> None:
+        """As `check`, for places that are passed several times a second: the store is asked once in a while only."""
+        now = self.tools.clock.monotonic()
+        if now - self.glanced >= GLANCE:
+            self.glanced = now
+            self.check()
 
     def say(self, phase: str, message: str, **facts: object) -> None:
         """Tell listeners where the sweep is, with what is done so far."""
@@ -81,16 +96,17 @@ def run_sweep(plan: SweepPlan, tools: Tools, *, file_text: str, steps: Steps, li
     box = box_of(plan, tools)
     box_id = tools.store.box_id(box)
     sweep_id = tools.store.open_sweep(plan, box_id=box_id, file_text=file_text)
-    lease = tools.store.claim(sweep_id, owner=tools.owner, ttl=tools.lease_ttl)
-    with held(tools.store, lease, ttl=tools.lease_ttl) as keeper:
-        run = _Run(tools=tools, plan=plan, steps=steps, limits=limits, keeper=keeper, box=box)
-        try:
-            state, note = _night(run)
-        except BaseException as error:
-            _release_after(run, error)
-            raise
-        tools.store.release(lease, state=state, note=note)
-    return _outcome(run, state, note)
+    with one_interrupt():
+        lease = tools.store.claim(sweep_id, owner=tools.owner, ttl=tools.lease_ttl)
+        with held(tools.store, lease, ttl=tools.lease_ttl) as keeper:
+            run = _Run(tools=tools, plan=plan, steps=steps, limits=limits, keeper=keeper, box=box)
+            try:
+                state, note = _night(run)
+            except BaseException as error:
+                _release_after(run, error)
+                raise
+            tools.store.release(lease, state=state, note=note)
+        return _outcome(run, state, note)
 
 
 def check_secrets(plan: SweepPlan, tools: Tools) -> None:
@@ -115,23 +131,24 @@ def _night(run: _Run) -> tuple[str, str]:
     """Take production down, sweep, bring it back; return the sweep's state and a note."""
     stored = run.tools.store.stored(run.sweep_id)
     run.done = clean_count(stored)
+    run.say("start", f"sweep {run.sweep_id}: {run.done} of {slots(run.plan)} windows are stored")
     left = left_of(run.plan, stored)
-    if not left:
-        return "done", "nothing was left to measure"
     _stop_leftovers(run)
-    try:
-        with production_down(run.tools, run.keeper.lease, run.plan.production, restore_by=run.limits.until):
-            _until_nothing_is_left(run, left)
-    except StopWanted as stop:
-        return stop.state, stop.note
-    finally:
-        run.say("stop", "the engine is stopped")
-    return "done", "everything that could be measured is measured"
+    ending = ("done", "everything that could be measured is measured" if left else "nothing was left to measure")
+    with nothing_forgotten(run.tools, run.keeper.lease):
+        try:
+            if left:
+                with production_down(run.tools, run.keeper.lease, run.plan.production, restore_by=run.limits.until):
+                    _until_nothing_is_left(run, left)
+        except StopWanted as stop:
+            ending = (stop.state, stop.note)
+    run.say("stop", "the engine is stopped")
+    return ending
 
 
 def _stop_leftovers(run: _Run) -> None:
     """Stop engines of ours that a killed holder left running: we hold the box, so nobody else needs them."""
-    for kind in sorted({config.engine.host for config in run.plan.configs}):
+    for kind in sorted({"process", *(config.engine.host for config in run.plan.configs)}):
         host = run.tools.host(kind)
         for handle in host.owned():
             run.tools.store.event(
@@ -173,9 +190,12 @@ def _one_boot(run: _Run, task: BootTask) -> None:
 
 
 def _up(run: _Run, task: BootTask, stack: contextlib.ExitStack) -> Running:
-    running = stack.enter_context(booted(run.tools, run.keeper.lease, task))
+    work = run.measuring()
+    key = api_key(work)
+    boot = booted(run.tools, run.keeper.lease, task, check=run.glance, secrets=() if key is None else (key,))
+    running = stack.enter_context(boot)
     run.tools.store.event("boot_ready", f"{task.config.name} is ready", sweep_id=run.sweep_id, boot_id=running.boot_id)
-    warm_up(run.measuring(), running)
+    warm_up(work, running)
     return running
 
 

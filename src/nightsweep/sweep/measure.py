@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -30,6 +30,7 @@ class Measuring:
     lease: Lease
     plan: SweepPlan
     box_fingerprint: str
+    check: Callable[[], None]  # raises when the sweep shall not go on
 
     @property
     def probe(self) -> ProbeSpec:
@@ -55,10 +56,14 @@ def warm_up(work: Measuring, running: Running) -> None:
     except ProbeError as error:
         if lives_on(work.tools, running):
             work.tools.store.event(
-                "warmup_failed", str(error), level="warning", sweep_id=work.lease.sweep_id, boot_id=running.boot_id
+                "warmup_failed",
+                running.hide(str(error)),
+                level="warning",
+                sweep_id=work.lease.sweep_id,
+                boot_id=running.boot_id,
             )
             return
-        raise died(running, stage="warmup", reason=str(error)) from error
+        raise died(running, stage="warmup", reason=running.hide(str(error))) from error
     if not running.alive():
         raise died(running, stage="warmup", reason=running.log.last_line())
 
@@ -95,6 +100,7 @@ def measure_repeat(work: Measuring, running: Running, repeat: Repeat, *, attempt
             raise died(running, stage="serving", reason=running.log.last_line())
         if result.clean or attempt >= work.probe.max_attempts:
             return result
+        work.check()
 
 
 def _measured(work: Measuring, running: Running, repeat: Repeat) -> WindowResult:
@@ -183,6 +189,8 @@ def measure_prefill(
         attempt += 1
         salt = f"{work.lease.sweep_id}-{running.boot_id}-{repeat.index}-{attempt}"
         result = _prefill(work, running, spec, salt=salt)
+        if result.detail:
+            result = replace(result, detail=running.hide(result.detail))
         tools.store.add_prefill(
             work.lease,
             running.boot_id,
@@ -196,6 +204,7 @@ def measure_prefill(
             raise died(running, stage="serving", reason=running.log.last_line())
         if result.clean or attempt >= work.probe.max_attempts:
             return result
+        work.check()
 
 
 def _prefill(work: Measuring, running: Running, spec: PrefillSpec, *, salt: str) -> PrefillResult:

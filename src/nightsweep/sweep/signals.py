@@ -5,9 +5,18 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
+
+Handler = Callable[[int, FrameType | None], Any]
+
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+QUIET = 5.0
+"""Seconds after an interrupt in which no further one is delivered. A service manager tells the whole process group and a
+supervisor tells its child again: the second one, milliseconds later, would hit the cleanup that the first one started."""
 
 
 class Terminated(BaseException):
@@ -18,15 +27,60 @@ class Terminated(BaseException):
         super().__init__(f"received {signal.Signals(signum).name}")
 
 
+class _Calm:
+    """Hands an interrupt on, and none of those that come within `QUIET` after it, whichever they are."""
+
+    def __init__(self) -> None:
+        self._last: float | None = None
+
+    def wrap(self, handler: Handler) -> Handler:
+        def calm(signum: int, frame: FrameType | None) -> Any:
+            now = time.monotonic()
+            if self._last is not None and now - self._last < QUIET:
+                return None
+            self._last = now
+            return handler(signum, frame)
+
+        return calm
+
+
 def raise_on_sigterm() -> None:
-    """Turn SIGTERM, and SIGHUP of a lost terminal, into `Terminated` in the main thread: every `with` ends properly."""
+    """Turn SIGTERM, SIGHUP of a lost terminal and Ctrl-C into exceptions in the main thread: every `with` ends properly.
 
-    def handler(signum: int, frame: FrameType | None) -> None:
-        raise Terminated(signum)
+    What is ignored stays ignored: a sweep under `nohup` outlives its terminal.
+    """
+    calm = _Calm()
+    for signum in INTERRUPTS:
+        if signal.getsignal(signum) is not signal.SIG_IGN:
+            signal.signal(signum, calm.wrap(_raise))
 
-    signal.signal(signal.SIGTERM, handler)
-    with contextlib.suppress(ValueError, OSError):
-        signal.signal(signal.SIGHUP, handler)
+
+def _raise(signum: int, frame: FrameType | None) -> None:
+    if signum == signal.SIGINT:
+        raise KeyboardInterrupt
+    raise Terminated(signum)
+
+
+@contextlib.contextmanager
+def one_interrupt() -> Iterator[None]:
+    """Let the handlers that are set, whoever set them, see the first of several interrupts in a row only.
+
+    Only the main thread handles signals; elsewhere this does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    calm = _Calm()
+    before: dict[int, Any] = {}
+    for signum in INTERRUPTS:
+        handler = signal.getsignal(signum)
+        if callable(handler):
+            before[signum] = signal.signal(signum, calm.wrap(handler))
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
 
 
 @contextlib.contextmanager
@@ -40,7 +94,7 @@ def signals_deferred() -> Iterator[None]:
         return
     pending: list[int] = []
     before: dict[int, Any] = {}
-    for signum in (int(signal.SIGINT), int(signal.SIGTERM), int(signal.SIGHUP)):
+    for signum in INTERRUPTS:
         before[signum] = signal.signal(signum, lambda got, frame: pending.append(got))
     try:
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -42,9 +43,10 @@ class PlainSteps:
         return do()
 
     def progress(self, progress: Progress) -> None:
-        """Hand progress on."""
+        """Hand progress on. A terminal that is gone ends no sweep."""
         if self._listener is not None:
-            self._listener(progress)
+            with contextlib.suppress(OSError):
+                self._listener(progress)
 
 
 class Mirror(Protocol):
