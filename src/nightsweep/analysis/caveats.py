@@ -29,6 +29,8 @@ def caveats(
     rules: tuple[Callable[[], Iterator[str]], ...] = (
         lambda: _simulated(sweep),
         lambda: _unfinished(sweep),
+        lambda: _not_applied(boots),
+        lambda: _dead_drafters(cells),
         lambda: _failed(boots, cells),
         lambda: _unmeasured(cells, plan),
         lambda: _only_flagged(cells, prefills),
@@ -68,6 +70,25 @@ def _unfinished(sweep: SweepRow) -> Iterator[str]:
         )
     else:
         yield f"The sweep is {sweep.state}{note}."
+
+
+def _not_applied(boots: Sequence[BootRow]) -> Iterator[str]:
+    """Yield what was asked for and not applied: the numbers stand under a name that promises something else."""
+    said: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for boot in boots:
+        for line in boot.not_applied:
+            said[line][boot.config] = None
+    for line, configs in said.items():
+        yield f"Not applied as asked: {line}. Its numbers are of another config than its name says: {text.several(configs)}."
+
+
+def _dead_drafters(cells: Sequence[CellSummary]) -> Iterator[str]:
+    dead = [cell_name(cell) for cell in cells if any(note.startswith("dead drafter") for note in cell.notes)]
+    if dead:
+        yield (
+            "Dead drafter: not one draft token was accepted in a whole window, so the draft does not fit the target; the "
+            f"rate is what drafting in vain leaves: {text.several(dead)}."
+        )
 
 
 def _failed(boots: Sequence[BootRow], cells: Sequence[CellSummary]) -> Iterator[str]:
@@ -123,7 +144,7 @@ def _open_leads(cells: Sequence[CellSummary]) -> Iterator[str]:
     """Where the highest mean is not told apart from the next one by the ranges of their runs."""
     columns: defaultdict[tuple[int, Decimal, str], list[CellSummary]] = defaultdict(list)
     for cell in cells:
-        if cell.decode_rate is not None:
+        if cell.decode_rate is not None and not cell.not_applied:
             columns[(cell.concurrency, cell.temperature, cell.box)].append(cell)
     open_leads = []
     for (concurrency, temperature, _), measured in columns.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nightsweep.analysis import text
-from nightsweep.analysis.tables import Column, Group, Row, Table, grouped
+from nightsweep.analysis.tables import NOT_APPLIED, Column, Group, Row, Table, grouped
 from nightsweep.analysis.values import BootRow, SweepRow, WindowRow
 
 
@@ -25,8 +25,26 @@ def boots_table(rows: Sequence[BootRow], *, title: str) -> Table:
             Column("windows"),
         ),
         groups=grouped(rows, heading=lambda boot: text.printable(boot.config), row_of=_boot_row),
+        notes=tuple(line for boot in rows for line in boot_notes(boot)),
         simulated=any(boot.simulated for boot in rows),
     )
+
+
+def boot_notes(boot: BootRow) -> tuple[str, ...]:
+    """Return what a boot did not apply as asked, and its other notes, as lines that name the boot."""
+    head = f"boot {boot.boot_id} ({text.printable(boot.config)})"
+    lines = [f"{head}: {NOT_APPLIED}: {text.printable(line)}" for line in boot.not_applied]
+    return (*lines, *(f"{head}: {text.printable(note)}" for note in boot.notes))
+
+
+def kv_tokens(boot: BootRow) -> str:
+    """Return the KV cache tokens of the boot log; where it states none, another source's, which is named."""
+    if boot.kv_tokens is not None:
+        return text.count(boot.kv_tokens)
+    for source, budget in boot.kv_second.items():
+        if budget.get("tokens") is not None:
+            return f"{text.count(budget['tokens'])} ({text.printable(source)})"
+    return text.ABSENT
 
 
 def flagged_table(rows: Sequence[WindowRow], *, title: str) -> Table:
@@ -110,9 +128,9 @@ def engine_name(boot: BootRow) -> str:
 
 
 def outcome(boot: BootRow) -> str:
-    """Return how a boot ended, in house words; a failure with its class and stage."""
+    """Return how a boot ended, in house words; a failure with its class and stage, a config that was not applied with that."""
     if boot.failure_kind is None:
-        return boot.state
+        return f"{boot.state}, {NOT_APPLIED}" if boot.not_applied else boot.state
     stage = f" ({boot.failure_stage})" if boot.failure_stage else ""
     return f"{boot.state}: {boot.failure_kind}{stage}"
 
@@ -124,7 +142,7 @@ def _boot_row(boot: BootRow) -> Row:
             outcome(boot),
             text.number(boot.cold_start, digits=1),
             text.number(boot.weights, digits=2),
-            text.count(boot.kv_tokens),
+            kv_tokens(boot),
             max_concurrency(boot),
             engine_name(boot),
             str(boot.windows),

@@ -106,6 +106,8 @@ def _summary(group: Sequence[WindowRow]) -> CellSummary:
         flags=tuple(counts),
         flag_counts=counts,
         engine_versions=tuple(sorted({row.engine_version for row in clean if row.engine_version is not None})),
+        not_applied=tuple(dict.fromkeys(line for row in group for line in row.not_applied)),
+        notes=tuple(dict.fromkeys(line for row in group for line in row.notes)),
     )
 
 

@@ -14,6 +14,7 @@ from nightsweep.analysis.values import CellSummary, PrefillSummary, Spread
 T = TypeVar("T")
 
 ONE_RUN_NOTE = "n=1: one run is not a measurement"
+NOT_APPLIED = "not applied"
 
 
 @dataclass(frozen=True)
@@ -94,10 +95,13 @@ def cells_table(summaries: Sequence[CellSummary], *, title: str, client_side: bo
     columns += [Column("TTFT p50", "ms"), Column("TPOT p50", "ms")] if client_side else []
     columns += [Column("flagged", right=False)]
     columns += [Column("conditions", right=False)] if apart else []
+    warned = any(cell.not_applied or cell.notes for cell in summaries)
+    columns += [Column("as asked", right=False)] if warned else []
 
     def row_of(cell: CellSummary) -> Row:
         values = _cell_values(cell, digits=digits, boots=boots, client_side=client_side)
         extra = (_condition(cell, several_boxes=apart == "box"),) if apart else ()
+        extra += (_as_asked(cell),) if warned else ()
         return Row(values + extra, mark=_cell_mark(cell))
 
     return Table(
@@ -105,7 +109,7 @@ def cells_table(summaries: Sequence[CellSummary], *, title: str, client_side: bo
         label="config",
         columns=tuple(columns),
         groups=grouped(summaries, heading=lambda cell: names[cell.config_fingerprint], row_of=row_of),
-        notes=_cell_notes(summaries),
+        notes=(*_cell_notes(summaries), *applied_notes(summaries)),
         simulated=any(cell.simulated for cell in summaries),
     )
 
@@ -113,7 +117,8 @@ def cells_table(summaries: Sequence[CellSummary], *, title: str, client_side: bo
 def pivot_table(summaries: Sequence[CellSummary], *, title: str) -> Table:
     """Return configs x concurrency for cells of one temperature: "mean (n: least–most)" in each field, tokens / second.
 
-    The highest mean of a column is strong. A config that was measured under several conditions has one row for each.
+    The highest mean of a column is strong; one of a config that was not applied as asked never is. A config that was
+    measured under several conditions has one row for each.
     """
     digits = _CellDigits.of(summaries).rate
     streams = sorted({cell.concurrency for cell in summaries})
@@ -128,6 +133,8 @@ def pivot_table(summaries: Sequence[CellSummary], *, title: str) -> Table:
         name = names[fingerprint]
         if several[fingerprint] > 1:
             name = f"{name} (conditions {text.short(conditions)})"
+        if any(cell.not_applied for cell in by_streams.values()):
+            name = f"{name} [{NOT_APPLIED}]"
         fields = tuple(_pivot_field(by_streams.get(at), digits=digits) for at in streams)
         highest = (i for i, at in enumerate(streams, start=1) if at in by_streams and by_streams[at] is best[at])
         lines.append(Row((name, *fields), strong=tuple(highest)))
@@ -217,6 +224,32 @@ def _cell_values(cell: CellSummary, *, digits: _CellDigits, boots: bool, client_
     )
 
 
+def applied_notes(summaries: Sequence[CellSummary]) -> tuple[str, ...]:
+    """Return what was not applied as asked, and what else is to be known, one line each with the configs that it is of."""
+    said: dict[str, dict[str, None]] = {}
+    for prefix, lines_of in ((f"{NOT_APPLIED}: ", _not_applied_of), ("note: ", _notes_of)):
+        for cell in summaries:
+            for line in lines_of(cell):
+                said.setdefault(text.printable(prefix + line), {})[text.printable(cell.config)] = None
+    return tuple(f"{line} ({text.several(configs)})" for line, configs in said.items())
+
+
+def _not_applied_of(cell: CellSummary) -> tuple[str, ...]:
+    return cell.not_applied
+
+
+def _notes_of(cell: CellSummary) -> tuple[str, ...]:
+    return cell.notes
+
+
+def _as_asked(cell: CellSummary) -> str:
+    if cell.not_applied:
+        return NOT_APPLIED
+    if any(note.startswith("dead drafter") for note in cell.notes):
+        return "dead drafter"
+    return "see note" if cell.notes else "yes"
+
+
 def _mean(spread: Spread | None, *, digits: int) -> str:
     return text.number(None if spread is None else spread.mean, digits=digits)
 
@@ -258,7 +291,7 @@ def _condition(cell: CellSummary, *, several_boxes: bool) -> str:
 
 
 def _highest(cells: Sequence[CellSummary]) -> CellSummary | None:
-    measured = [cell for cell in cells if cell.decode_rate is not None]
+    measured = [cell for cell in cells if cell.decode_rate is not None and not cell.not_applied]
     if len({cell.config_fingerprint for cell in measured}) < 2:
         return None
     return max(measured, key=lambda cell: cell.decode_rate.mean if cell.decode_rate else 0.0)

@@ -34,7 +34,12 @@ class Filters:
 
 @dataclass(frozen=True)
 class WindowRow:
-    """One stored window with what names it. `flags` empty is clean."""
+    """One stored window with what names it. `flags` empty is clean.
+
+    Attributes:
+        not_applied: What of the config its boot did not apply as asked: the numbers are of another config.
+        notes: What else is to be known of its boot or of itself; no flags.
+    """
 
     window_id: int
     sweep_id: int
@@ -65,6 +70,8 @@ class WindowRow:
     tpot_p50: Seconds | None
     e2e_p50: Seconds | None
     flag_details: Mapping[str, str] = field(default_factory=dict)
+    not_applied: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,6 +102,10 @@ class BootRow:
 
     Attributes:
         command: What the engine was started with, as recorded by the boot; empty when it was not read.
+        kv_tokens: As the boot log states them; see `kv_second` where it states none.
+        not_applied: What of the config was not applied as asked.
+        notes: What else is to be known: fallbacks, sources that disagree.
+        kv_second: KV budget by source other than the log ("vllm:cache_config_info", "/server_info").
     """
 
     boot_id: int
@@ -129,6 +140,9 @@ class BootRow:
     windows: int  # stored, flagged ones too
     facts: Mapping[str, Any] = field(default_factory=dict)
     command: tuple[str, ...] = ()
+    not_applied: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    kv_second: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -188,6 +202,8 @@ class CellSummary:
         flags: The flags of those windows, each once.
         flag_counts: How many windows carry each flag.
         engine_versions: Versions of the engine in the pooled windows, each once.
+        not_applied: What of the config its boots did not apply as asked: the numbers are of another config.
+        notes: What else is to be known of its windows and their boots, each once.
     """
 
     config: str
@@ -208,6 +224,8 @@ class CellSummary:
     flag_counts: Mapping[str, int] = field(default_factory=dict)
     acceptance_rate: Spread | None = None
     engine_versions: tuple[str, ...] = ()
+    not_applied: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def per_stream(self) -> Spread | None:

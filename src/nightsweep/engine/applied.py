@@ -83,8 +83,8 @@ def dead_drafter(*, drafts: float | None, accepted_tokens: float | None) -> str 
     if drafts is None or accepted_tokens is None or drafts < MIN_DRAFTS or accepted_tokens > 0:
         return None
     return (
-        f"dead drafter: none of the tokens of {drafts:,.0f} drafts was accepted: the draft does not fit the target "
-        "(acceptance length 1.0)"
+        "dead drafter: not one draft token was accepted in the whole window (acceptance length 1.0), so the draft does not "
+        "fit the target"
     )
 
 

@@ -96,6 +96,7 @@ def ready(connection: sa.Connection, lease: Lease, boot_id: int, told: BootReady
         "first_token_s": told.first_token,
         "cache_state": plain(told.cache_state),
         "identity": plain(told.identity),
+        "applied": plain(told.applied),
     }
     _update(connection, lease, boot_id, values)
     _name_image(connection, boot_id)

@@ -61,6 +61,7 @@ def add_window(
         return known
     columns = slot | _raw_columns(result.raw) | _number_columns(result.numbers) | {"content_hash": content}
     columns |= {"flags": list(result.flags), "flag_details": plain(result.flag_details)}
+    columns["notes"] = [clean_text(note) for note in result.notes]
     columns |= _when(connection, lease, boot, windows, started=result.raw.started, at=at)
     columns["conditions_id"] = _conditions(connection, under)
     window_id = _insert(connection, windows, columns, what=what)
@@ -211,6 +212,7 @@ def _window_content(result: WindowResult, *, boot_id: int, under: Mapping[str, A
         result.numbers,
         result.flags,
         result.flag_details,
+        result.notes,
         under,
         load,
         [None if side is None else _reading_columns(side) for side in sides],

@@ -39,6 +39,8 @@ def window_row(row: Any) -> WindowRow:
         tpot_p50=row.tpot_p50,
         e2e_p50=row.e2e_p50,
         flag_details=row.flag_details,
+        not_applied=tuple(row.applied.get("not_applied", ())),
+        notes=(*row.applied.get("notes", ()), *row.notes),
     )
 
 
@@ -99,6 +101,9 @@ def boot_row(row: Any) -> BootRow:
         windows=row.windows,
         facts=row.facts,
         command=tuple(row.command),
+        not_applied=tuple(row.applied.get("not_applied", ())),
+        notes=tuple(row.applied.get("notes", ())),
+        kv_second={budget["source"]: budget for budget in row.applied.get("kv_second", ())},
     )
 
 

@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, UUID
 from nightsweep.store.columns import born, column, document, identity, maybe, one_of, time, to, words
 from nightsweep.store.columns import metadata as metadata
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest migration: what `migrate` brings a database to."""
 
 LIVE_STATES = ("starting", "ready")
@@ -170,6 +170,7 @@ boots = sa.Table(
     maybe("engine_version", sa.Text),
     document("facts"),
     document("identity"),
+    document("applied"),
     maybe("failure_kind", sa.Text),
     maybe("failure_stage", sa.Text),
     words("failure_lines"),
@@ -248,6 +249,7 @@ windows = sa.Table(
     maybe("ramp_s", sa.Double),
     maybe("ended_early", sa.Text),
     maybe("detail", sa.Text),
+    words("notes"),
     maybe("seconds", sa.Double),
     maybe("generation_tokens", sa.BigInteger),
     maybe("decode_rate", sa.Double),

@@ -57,6 +57,8 @@ def windows_matching(filters: Filters) -> sa.Select[Any]:
         windows.c.boot_id,
         boots.c.boot_round,
         boots.c.engine_version,
+        boots.c.applied,
+        windows.c.notes,
         windows.c.repeat,
         windows.c.attempt,
         windows.c.started_at,
