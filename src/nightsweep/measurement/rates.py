@@ -185,9 +185,10 @@ def integrity(
 ) -> dict[str, float]:
     """Return residuals of the free checks, in counts: 0 in a pure decode window on an idle engine.
 
-    `tokens_minus_drafts_minus_accepted` counts first tokens of requests that began in the window, and steps that did
-    not
-    draft; `positions_minus_accepted` must be 0 always; `steps_times_streams_minus_gaps` compares the two step counters.
+    `tokens_minus_drafts_minus_accepted` grows with first tokens of requests that began in the window and with steps that
+    did not draft, and falls with accepted tokens beyond a request's end, which vLLM counts as accepted and not as
+    generated (-15 of 5,660 with 14 requests ended on vLLM 0.32). `positions_minus_accepted` must be 0 always;
+    `steps_times_streams_minus_gaps` compares the two step counters.
     """
     tokens, steps = delta(before, after, "generation_tokens"), delta(before, after, "steps")
     drafts, accepted = delta(before, after, "drafts"), delta(before, after, "accepted_tokens")
