@@ -19,7 +19,9 @@ PIP := $(VENV)/bin/python -m pip install -qq --disable-pip-version-check --no-in
 unexport PYTHONPATH
 unexport PYTHONHOME
 
-.PHONY: help demo test check format bench test-docker test-real clean
+# One after another, whatever -j says: the tests measure times.
+.NOTPARALLEL:
+.PHONY: help demo test check check-format check-lint check-types check-imports format bench test-docker test-real clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,12 +34,20 @@ test: $(VENV)/.ready-dev ## All tests but those that need Docker or a real engin
 	@echo "== tests, on $(JOBS) processes"
 	@$(PYTEST) -n $(JOBS) -m "not docker and not live"
 
-check: $(VENV)/.ready-dev ## Format, lint, types, import contracts, tests
-	@echo "== format" && $(VENV)/bin/ruff format --check .
-	@echo "== lint" && $(VENV)/bin/ruff check .
-	@echo "== types" && $(VENV)/bin/mypy
-	@echo "== import contracts" && $(VENV)/bin/lint-imports --no-logo
-	@$(MAKE) test
+# `make -k check` goes on after a gate that failed, so that one run says everything.
+check: check-format check-lint check-types check-imports test ## Format, lint, types, import contracts, tests
+
+check-format: $(VENV)/.ready-dev
+	@echo "== format"; $(VENV)/bin/ruff format --check .
+
+check-lint: $(VENV)/.ready-dev
+	@echo "== lint"; $(VENV)/bin/ruff check .
+
+check-types: $(VENV)/.ready-dev
+	@echo "== types"; $(VENV)/bin/mypy
+
+check-imports: $(VENV)/.ready-dev
+	@echo "== import contracts"; $(VENV)/bin/lint-imports --no-logo
 
 format: $(VENV)/.ready-dev ## Format the code and mend what the linter can mend
 	@$(VENV)/bin/ruff format .
