@@ -7,7 +7,6 @@ import os
 import socket
 import sys
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -107,11 +106,12 @@ def open_database(chosen: Settings) -> Iterator[Database]:
 
 @contextlib.contextmanager
 def open_store(chosen: Settings) -> Iterator[PostgresStore]:
-    """Yield the store."""
+    """Yield the store. An embedded server that ends meanwhile is started again, by whoever needs it first."""
     from nightsweep.store.postgres import PostgresStore
 
+    revive = cluster(chosen).ensure if chosen.database_url is None else None
     with open_database(chosen) as engine:
-        yield PostgresStore(engine)
+        yield PostgresStore(engine, revive=revive)
 
 
 @contextlib.contextmanager
@@ -176,11 +176,17 @@ def free_port() -> int:
 
 
 def owner() -> str:
-    """Return who we are in a lease: host, pid, the process's start time and a random part."""
-    import psutil
+    """Return who we are in a lease: one name for one run of the loop, of which others can tell when it is dead."""
+    from nightsweep.store.owner import new_owner
 
-    started = psutil.Process().create_time()
-    return f"{socket.gethostname()}:{os.getpid()}:{started:.2f}:{uuid.uuid4().hex[:8]}"
+    return new_owner()
+
+
+def lives_here(holder: str | None) -> bool:
+    """Return whether the holder of a lease is a process of this machine that lives."""
+    from nightsweep.store.owner import lives_here as lives
+
+    return holder is not None and lives(holder)
 
 
 # --- plans and sweeps --------------------------------------------------------------------------------------------
@@ -255,32 +261,65 @@ def restore_production(
 ) -> tuple[Any, ...]:
     """Bring back what was taken down: the named containers, else what the file beside the database says.
 
-    Needs neither Prefect nor PostgreSQL; the database's open intents are closed when it answers.
+    What a sweep that lives has taken down is left to it, unless it is named. Engines that dead sweeps left running are
+    stopped first: production needs their memory. Needs neither Prefect nor PostgreSQL; the database's open intents are
+    closed when it answers.
     """
     from nightsweep.probe.http_probe import HttpProbe
-    from nightsweep.service.restoring import noted, restore_containers
+    from nightsweep.service.restoring import noted, orphaned, restore_containers, stop_leftovers
 
     mirror = production_mirror(chosen)
-    wanted = names or noted(mirror)
-    if not wanted:
-        return ()
+    wanted = names or orphaned(mirror, lives=lives_here)
+    if not names and noted(mirror) != wanted:
+        say("a sweep that runs now has production down, and brings it back itself: `nightsweep cancel` ends it")
     clock = SystemClock()
-    results = restore_containers(wanted, host=docker_host(chosen), probe=HttpProbe(clock=clock), clock=clock, say=say)
+    with HttpProbe(clock=clock) as probe, hosts(chosen) as choose:
+        if live_sweep(chosen) is None:
+            stop_leftovers((choose("process"), choose("docker")), say=say)
+        if not wanted:
+            return ()
+        results = restore_containers(wanted, host=choose("docker"), probe=probe, clock=clock, say=say)
     back = [result.container for result in results if result.serving]
+    _close_intents(chosen, back)
     for container in back:
         mirror.clear(container)
-    _close_intents(chosen, back)
     return results
+
+
+def live_sweep(chosen: Settings) -> int | None:
+    """Return the sweep that a living process of this machine holds; None when there is none, or nobody can be asked.
+
+    Starts no database: with none running no sweep can have begun.
+    """
+    from nightsweep.errors import StoreError
+    from nightsweep.store.postgres import connect
+    from nightsweep.store.queries import Queries
+
+    if chosen.database_url is None and not cluster(chosen).alive():
+        return None
+    engine = connect(chosen.database_url or cluster(chosen).url(DATABASE))
+    try:
+        rows = Queries(engine).sweeps(limit=100)
+        return next((row.sweep_id for row in rows if row.state == "running" and lives_here(row.owner)), None)
+    except StoreError:
+        return None
+    finally:
+        engine.dispose()
 
 
 def _close_intents(chosen: Settings, containers: list[str]) -> None:
     """Close the intents of containers that serve again. A database that is away hears of it at the next sweep."""
     from nightsweep.errors import StoreError
 
+    noted = production_mirror(chosen).read()
     with contextlib.suppress(StoreError), open_store(chosen) as store:
-        for intent_id, container in store.open_intents(store.box_id(docker_host(chosen).box())):
-            if container in containers:
-                store.close_intent(intent_id, outcome="restored")
+        for container in containers:
+            box_id = noted.get(container, {}).get("box_id")
+            if box_id is None:
+                box_id = store.box_id(docker_host(chosen).box())
+            for intent_id, name in store.open_intents(int(box_id)):
+                if name == container:
+                    store.close_intent(intent_id, outcome="restored")
 
 
 # --- the doctor --------------------------------------------------------------------------------------------------

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nightsweep.errors import ContainerMissing, HostError, ProductionNotRestored
+from nightsweep.errors import DockerUnavailable, HostError, ProductionNotRestored
 from nightsweep.ports import Clock, Host, Probe
 from nightsweep.service.mirror import FileMirror
 from nightsweep.units import Seconds
 
 READY_TIMEOUT = Seconds(1200.0)
+LEFTOVER_GRACE = Seconds(5.0)
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def _restored(
             return Restored(name, serving=True, detail="runs; no published port to ask")
         say(f"waiting until {name} answers on port {port}")
         _wait(name, port, host=host, probe=probe, clock=clock, patience=patience)
-    except (HostError, ContainerMissing) as error:
+    except HostError as error:
         return Restored(name, serving=False, detail=str(error))
     return Restored(name, serving=True, detail=f"answers on port {port}")
 
@@ -69,3 +70,32 @@ def noted(mirror: FileMirror) -> tuple[str, ...]:
     with contextlib.suppress(OSError):
         return tuple(sorted(mirror.read()))
     return ()
+
+
+def orphaned(mirror: FileMirror, *, lives: Callable[[str | None], bool]) -> tuple[str, ...]:
+    """Return, of the containers that were taken down, those whose sweep is dead: a living one brings its own back.
+
+    Args:
+        lives: Says of a lease's owner whether it is a living process of this machine.
+    """
+    with contextlib.suppress(OSError):
+        return tuple(sorted(name for name, facts in mirror.read().items() if not lives(_owner(facts))))
+    return ()
+
+
+def _owner(facts: object) -> str | None:
+    found = facts.get("owner") if isinstance(facts, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def stop_leftovers(hosts: Sequence[Host], *, say: Callable[[str], None]) -> None:
+    """Stop engines that a dead sweep left running. A host that does not answer has none that could be stopped."""
+    for host in hosts:
+        try:
+            for handle in host.owned():
+                say(f"stopping engine {handle.boot_key}, which a dead sweep left behind")
+                host.stop(handle, grace=LEFTOVER_GRACE)
+        except DockerUnavailable:  # then it runs no engine of ours either
+            continue
+        except HostError as error:
+            say(f"leftover engines of host {host.kind}: {error}")

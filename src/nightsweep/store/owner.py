@@ -28,6 +28,11 @@ def owner_is_dead(owner: str) -> bool:
     return _start_time(int(parts[1])) != parts[2]
 
 
+def lives_here(owner: str) -> bool:
+    """Return whether the owner is a process of this machine (this boot, this process namespace) that lives."""
+    return owner.split(":")[0] == _host() and not owner_is_dead(owner)
+
+
 def _host() -> str:
     """Return the host's name with a hash of what makes pids comparable: the boot and the process namespace."""
     marks = [str(uuid.getnode())]

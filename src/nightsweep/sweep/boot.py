@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from nightsweep.engine.values import Applied, BootFacts, BootFailure, FailureEvidence, ServedIdentity
@@ -32,8 +32,8 @@ from nightsweep.ports import (
 )
 from nightsweep.sweep.launch import boot_key, launch_of
 from nightsweep.sweep.logkeeper import LogKeeper
-from nightsweep.sweep.secrecy import Hider
 from nightsweep.sweep.proof import prove_applied, say_applied
+from nightsweep.sweep.secrecy import Hider
 from nightsweep.sweep.signals import signals_deferred
 from nightsweep.sweep.tools import Tools
 from nightsweep.units import MonotonicSeconds, Seconds

@@ -103,7 +103,8 @@ def take_down(tools: Tools, lease: Lease, found: ForeignContainer, *, host: Host
     if not _open(tools, lease, found):
         tools.store.open_intent(lease, found, restore_by=restore_by)
     if tools.mirror is not None:
-        tools.mirror.write(found.name, {"id": found.id, "image": found.image, "owner": lease.owner})
+        facts = {"id": found.id, "image": found.image, "owner": lease.owner, "box_id": lease.box_id}
+        tools.mirror.write(found.name, facts)
     tools.store.event("production_stopping", f"{found.name} is stopped for the sweep", sweep_id=lease.sweep_id)
     host.stop_foreign(found.name, grace=STOP_GRACE)
 
