@@ -100,9 +100,8 @@ def cells_table(summaries: Sequence[CellSummary], *, title: str, client_side: bo
 
     def row_of(cell: CellSummary) -> Row:
         values = _cell_values(cell, digits=digits, boots=boots, client_side=client_side)
-        extra = (_condition(cell, several_boxes=apart == "box"),) if apart else ()
-        extra += (_as_asked(cell),) if warned else ()
-        return Row(values + extra, mark=_cell_mark(cell))
+        condition = (_condition(cell, several_boxes=apart == "box"),) if apart else ()
+        return Row((*values, *condition, *((_as_asked(cell),) if warned else ())), mark=_cell_mark(cell))
 
     return Table(
         title=title,
