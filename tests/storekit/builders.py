@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from nightsweep.engine.values import BootFacts, BootFailure, Fact, LogLine, ServedIdentity
+from nightsweep.engine.values import Applied, BootFacts, BootFailure, Fact, LogLine, ServedIdentity
 from nightsweep.measurement.values import (
     DecodeNumbers,
     OccupancySample,
@@ -203,6 +203,7 @@ def a_ready(cold_start: float = 420.0) -> BootReady:
         first_token=Seconds(cold_start + 1.5),
         facts=some_facts(),
         identity=ServedIdentity(served_names=("m",), version="0.28.0"),
+        applied=Applied(not_applied=("enable-x: this model has none",)),
     )
 
 

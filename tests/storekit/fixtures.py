@@ -31,13 +31,7 @@ class _Shared:
 
     def take(self) -> EmbeddedPostgres:
         if self.cluster is None:
-            self.cluster = EmbeddedPostgres(a_home())
-            self.cluster.ensure()
-            run(self.cluster, "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")  # a test's data may die
-            self.cluster.ensure_database(TEMPLATE)
-            engine = connect(self.cluster.url(TEMPLATE))
-            upgrade(engine)
-            engine.dispose()
+            self.cluster = _made()
         self.users += 1
         return self.cluster
 
@@ -46,6 +40,23 @@ class _Shared:
         if self.users == 0 and self.cluster is not None:
             throw_away(self.cluster)
             self.cluster = None
+
+
+def _made() -> EmbeddedPostgres:
+    cluster = EmbeddedPostgres(a_home())
+    try:
+        cluster.ensure()
+        run(cluster, "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")  # a test's data may die
+        cluster.ensure_database(TEMPLATE)
+        engine = connect(cluster.url(TEMPLATE))
+        try:
+            upgrade(engine)
+        finally:
+            engine.dispose()
+    except BaseException:
+        throw_away(cluster)
+        raise
+    return cluster
 
 
 _shared = _Shared()

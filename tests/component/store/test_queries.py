@@ -12,8 +12,10 @@ import sqlalchemy as sa
 
 from nightsweep.analysis.values import Filters
 from nightsweep.errors import NotFound
+from nightsweep.plan.expand import with_prompts_hash
 from nightsweep.plan.fingerprint import fingerprint
 from nightsweep.plan.model import SecretRef
+from nightsweep.plan.sweepfile import load
 from nightsweep.ports import Secret
 from nightsweep.store.filters import UnknownOperator
 from nightsweep.store.postgres import PostgresStore
@@ -80,6 +82,7 @@ def test_a_window_comes_back_with_its_numbers_and_what_names_it(night: Night, qu
     assert (row.ttft_p50, row.tpot_p50, row.e2e_p50) == (0.19, 0.19, None)
     assert (row.flags, row.box, row.simulated, row.engine_version) == ((), "box-a", False, "0.28.0")
     assert row.conditions == fingerprint(some_conditions())
+    assert (row.notes, row.not_applied) == ((), ("enable-x: this model has none",))
     assert row.started == EVENING
 
 
@@ -169,6 +172,13 @@ def test_what_a_simulated_engine_gave_is_called_so(store: PostgresStore, queries
     assert [row.simulated for row in queries.boots(Filters())] == [True]
 
 
+def test_notes_stand_beside_numbers_that_are_clean(store: PostgresStore, queries: Queries) -> None:
+    night = a_night(store)
+    night.keep(replace(a_window(), notes=("nothing that the drafter proposed was accepted",)))
+    [row] = queries.windows(Filters())
+    assert (row.flags, row.notes) == ((), ("nothing that the drafter proposed was accepted",))
+
+
 # --- one window, whole
 
 
@@ -220,6 +230,7 @@ def test_a_boot_comes_back_with_its_facts(night: Night, queries: Queries) -> Non
     assert (row.image, row.image_digest) == ("vllm/vllm-openai:v0.28.0", "sha256:0")
     assert row.facts["facts"][0]["line"] == "Model loading took 24.92 GiB"
     assert row.command == ("vllm", "serve", "org/model")
+    assert row.not_applied == ("enable-x: this model has none",)
 
 
 def test_a_failed_boot_says_why(store: PostgresStore, queries: Queries) -> None:
@@ -366,3 +377,30 @@ def test_a_claim_by_another_holder_is_seen(
         connection.execute(sa.text("UPDATE sweeps SET lease_until = now() - interval '1 second'"))
     store.claim(night.sweep_id, owner="box-b:2:2:two", ttl=TTL)
     assert (queries.sweep_of("night").state, queries.sweep_of("night").owner) == ("running", "box-b:2:2:two")
+
+
+SWEEP_FILE = """
+name: night
+engine:
+  kind: vllm
+  host: process
+  model: org/model
+  served_name: m
+configs:
+  - name: "ngram k={num_speculative_tokens}"
+    speculative: {method: ngram}
+    grid: {num_speculative_tokens: [3, 5]}
+probe:
+  concurrency: [1, 4]
+  temperature: [0.7]
+  window: 4s
+  repeats: 2
+"""
+
+
+def test_a_plan_is_read_again_from_its_file_with_the_prompts_it_was_measured_on(
+    store: PostgresStore, queries: Queries
+) -> None:
+    plan = with_prompts_hash(load(SWEEP_FILE, source="test"), "b" * 64)
+    sweep_id = store.open_sweep(plan, box_id=store.box_id(a_box()), file_text=SWEEP_FILE)
+    assert queries.sweep_plan(sweep_id) == plan

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightsweep.engine.values import LogLine
-from nightsweep.measurement.values import DecodeNumbers, PrefillResult, RequestTiming
+from nightsweep.measurement.values import DecodeNumbers, PrefillResult, RequestTiming, WindowResult
 from nightsweep.ports import Secret
 from nightsweep.store.codec import (
     JSON_ZLIB,
@@ -128,6 +128,10 @@ def test_secret_flags_lose_their_values_and_nothing_else_does() -> None:
 
 def test_a_digest_knows_where_each_part_ends() -> None:
     assert digest(b"ab", b"c") != digest(b"a", b"bc")
+
+
+def test_a_window_is_stored_with_all_that_its_result_has() -> None:
+    assert {field.name for field in fields(WindowResult)} - {"raw", "numbers"} <= set(windows.c.keys())
 
 
 def test_every_number_of_a_measurement_has_a_column() -> None:
