@@ -6,8 +6,8 @@ Synchronous, tasks called directly in the main thread: only there do signals and
 
 from __future__ import annotations
 
-import contextlib
 import logging
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +32,9 @@ from nightsweep.sweep.tools import Limits, Outcome, StopWanted
 T = TypeVar("T")
 Call = Callable[[], None]
 
+SERVER_AWAY = 600.0
+"""Seconds without a progress bar after one could not be shown: Prefect's client tries for a minute before it gives up."""
+
 
 @task(name="boot", task_run_name="boot {config} #{number}", cache_policy=NO_CACHE, persist_result=False, retries=0)
 def boot_task(config: str, number: int, call: Call) -> None:
@@ -52,11 +55,17 @@ def cell_task(config: str, concurrency: int, temperature: str, number: int, call
 
 
 class PrefectSteps:
-    """Carries the loop's steps out as Prefect tasks and shows progress; nothing is decided from what Prefect answers."""
+    """Carries the loop's steps out as Prefect tasks and shows progress; nothing is decided from what Prefect answers.
 
-    def __init__(self, logger: Any) -> None:
+    Args:
+        note_run: Told the sweep's id once, as soon as it is known.
+    """
+
+    def __init__(self, logger: Any, *, note_run: Callable[[int], None]) -> None:
         self._logger = logger
+        self._note_run: Callable[[int], None] | None = note_run
         self._artifact: UUID | None = None
+        self._silent_until = 0.0
 
     def boot(self, task: BootTask, do: Callable[[], T]) -> T:
         """Carry out one boot as a task."""
@@ -68,15 +77,26 @@ class PrefectSteps:
         return _through(do, lambda call: cell_task(*facts, call))
 
     def progress(self, progress: Progress) -> None:
-        """Show progress as a log line and a bar; a server that is away must not stop a sweep."""
+        """Show progress as a log line and a bar; a server that is away must not stop a sweep, nor hold it up each time."""
+        if self._note_run is not None:
+            self._note_run(progress.sweep_id)
+            self._note_run = None
         self._logger.info("[%d/%d] %s", progress.windows_done, progress.windows_planned, progress.message)
+        if time.monotonic() < self._silent_until:
+            return
         share = 100.0 * progress.windows_done / max(progress.windows_planned, 1)
-        with contextlib.suppress(Exception):
-            if self._artifact is None:
-                made = create_progress_artifact(progress=share, description="windows stored")
-                self._artifact = made if isinstance(made, UUID) else None
-            else:
-                update_progress_artifact(artifact_id=self._artifact, progress=share)
+        try:
+            self._show(share, f"sweep {progress.sweep_id}: {progress.windows_planned} windows planned")
+        except Exception as error:  # noqa: BLE001  a bar in a page is worth no sweep, whatever breaks in it
+            self._silent_until = time.monotonic() + SERVER_AWAY
+            self._logger.warning("no progress bar for %.0f s: %s", SERVER_AWAY, type(error).__name__)
+
+    def _show(self, share: float, description: str) -> None:
+        if self._artifact is None:
+            made = create_progress_artifact(progress=share, description=description)
+            self._artifact = made if isinstance(made, UUID) else None
+        else:
+            update_progress_artifact(artifact_id=self._artifact, progress=share)
 
 
 def _through(do: Callable[[], T], carry: Callable[[Call], None]) -> T:
@@ -100,8 +120,11 @@ def _through(do: Callable[[], T], carry: Callable[[Call], None]) -> T:
 
 
 def bring_production_back(flow: Any, flow_run: Any, state: Any) -> None:
-    """Restore production after a run that was cancelled, failed or killed. Called by the Runner with these very names."""
-    wiring.restore_production(wiring.settings())
+    """Restore production after a run that was cancelled, failed or killed, once what it left running is stopped.
+
+    Called by the Runner with these very names, after the run's process has ended.
+    """
+    wiring.restore_production(wiring.settings(), say=logging.getLogger("nightsweep").warning)
 
 
 @flow(
@@ -129,8 +152,14 @@ def sweep(file_text: str, name: str = "sweep", base: str | None = None) -> State
     start = this_run.scheduled_start_time or datetime.now(UTC)
     limits = Limits(until=night_end(plan.schedule, start=start))
     with wiring.open_store(chosen) as store, wiring.open_tools(chosen, store, prompts) as tools:
+
+        def note_run(sweep_id: int) -> None:
+            if this_run.id is not None:
+                store.note_prefect_run(sweep_id, str(this_run.id))
+
         try:
-            outcome = run_sweep(plan, tools, file_text=file_text, steps=PrefectSteps(logger), limits=limits)
+            steps = PrefectSteps(logger, note_run=note_run)
+            outcome = run_sweep(plan, tools, file_text=file_text, steps=steps, limits=limits)
         except BoxBusy as busy:
             return Cancelled(name="Skipped", message=str(busy))
     return _state_of(outcome)

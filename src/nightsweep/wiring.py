@@ -189,6 +189,13 @@ def lives_here(holder: str | None) -> bool:
     return holder is not None and lives(holder)
 
 
+def is_dead(holder: str | None) -> bool:
+    """Return whether the holder of a lease was a process of this machine that surely is gone."""
+    from nightsweep.store.owner import owner_is_dead
+
+    return holder is not None and owner_is_dead(holder)
+
+
 # --- plans and sweeps --------------------------------------------------------------------------------------------
 
 

@@ -22,6 +22,12 @@ def command(sweep: str) -> None:
     if row.state != "running":
         click.echo(f"sweep {row.sweep_id} ({row.name}) is not running: it is {row.state}")
         return
+    if wiring.is_dead(row.owner):
+        click.echo(
+            f"sweep {row.sweep_id} ({row.name}) does not run any more, its process was killed: nothing is left to stop; "
+            f"`nightsweep resume {row.sweep_id}` goes on with it"
+        )
+        return
     with wiring.open_store(chosen) as store:
         store.request_cancel(row.sweep_id)
     click.echo(f"sweep {row.sweep_id} ({row.name}) will stop after its current window; `nightsweep status` shows when")

@@ -77,6 +77,7 @@ def _demo(chosen: Settings, *, keep: bool) -> int:
 def _sweep(chosen: Settings, text: str, *, base: Path, queries: object, say: Callable[[str], None]) -> int:
     from nightsweep.cli.following import follow
     from nightsweep.service.stack import stack
+    from nightsweep.sweep.signals import Terminated, ignore_interrupts
 
     say("starting Prefect: its server on a database of its own, and our flow served")
     environ = {**os.environ, "NIGHTSWEEP_HOME": str(chosen.home), "NIGHTSWEEP_BOX": chosen.box}
@@ -92,7 +93,11 @@ def _sweep(chosen: Settings, text: str, *, base: Path, queries: object, say: Cal
         run = up.api.start(up.deployment_id, {"file_text": text, "name": "demo", "base": str(base)}, tags=("demo",))
         say(f"sweep started; see it in Prefect: {up.api.ui_url(run.id)}")
         began = time.monotonic()
-        ended, row = follow(up.api, run.id, queries=queries, name="demo", after=0)
+        try:
+            ended, row = follow(up.api, run.id, queries=queries, name="demo")
+        except (KeyboardInterrupt, Terminated):
+            ignore_interrupts()
+            raise
         say(f"sweep ended after {time.monotonic() - began:.0f} s: Prefect says {ended.state_name}, {ended.message}")
     if row is None:
         click.echo(f"error: the sweep left no trace; see {chosen.home / 'logs'}", err=True)

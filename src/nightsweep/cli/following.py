@@ -12,6 +12,7 @@ from nightsweep.cli import EXIT_FAILED, EXIT_WORK_LEFT
 from nightsweep.cli.running import ProgressView, print_result
 from nightsweep.errors import HostError
 from nightsweep.ports import Progress
+from nightsweep.service.prefect_server import PrefectUnavailable
 
 if TYPE_CHECKING:
     from nightsweep.analysis.values import SweepRow
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from nightsweep.settings import Settings
 
 POLL = 1.0
+PATIENCE = 60.0
+"""Seconds that Prefect's server may be away while somebody watches."""
 
 
 class NotServed(HostError):
@@ -29,16 +32,24 @@ class NotServed(HostError):
     )
 
 
-def follow(api: PrefectApi, run_id: str, *, queries: object, name: str, after: int) -> tuple[FlowRun, SweepRow | None]:
-    """Show progress until Prefect's run has ended; return the run and our sweep.
+def follow(api: PrefectApi, run_id: str, *, queries: object, name: str) -> tuple[FlowRun, SweepRow | None]:
+    """Show progress until Prefect's run has ended; return the run and our sweep, None when it never came to one.
 
-    Args:
-        after: Highest sweep id that was there before the run was asked for and had ended by then; 0 when there was none.
+    Raises:
+        PrefectUnavailable: Prefect's server did not answer for `PATIENCE` seconds; the sweep itself goes on.
     """
+    heard = time.monotonic()
     with ProgressView() as view:
         while True:
-            run = api.flow_run(run_id)
-            row = newest(queries, name, after=after)
+            try:
+                run = api.flow_run(run_id)
+                heard = time.monotonic()
+            except PrefectUnavailable:
+                if time.monotonic() - heard > PATIENCE:
+                    raise
+                time.sleep(POLL)
+                continue
+            row = sweep_of_run(queries, run_id, name=name)
             view.show(_progress(run, row))
             if run.ended:
                 return run, row
@@ -59,7 +70,11 @@ def run_on_service(chosen: Settings, text: str, *, source: str, base: Path, as_j
     with wiring.open_queries(chosen) as queries:
         run = api.start(deployment, {"file_text": text, "name": plan.name, "base": str(base)})
         click.echo(f"handed to the service; see it in Prefect: {api.ui_url(run.id)}", err=True)
-        ended, row = follow(api, run.id, queries=queries, name=plan.name, after=0)
+        try:
+            ended, row = follow(api, run.id, queries=queries, name=plan.name)
+        except KeyboardInterrupt:
+            click.echo(f"the sweep goes on on the service; `nightsweep cancel {plan.name}` ends it", err=True)
+            return EXIT_WORK_LEFT
         click.echo(f"Prefect: {ended.state_name}, {ended.message}", err=True)
         if row is None:
             return EXIT_FAILED
@@ -71,11 +86,10 @@ def run_on_service(chosen: Settings, text: str, *, source: str, base: Path, as_j
     return EXIT_FAILED if row.state == "failed" or not row.repeats_clean else EXIT_WORK_LEFT
 
 
-def newest(queries: object, name: str, *, after: int) -> SweepRow | None:
-    """Return the newest sweep of that name that is not older than asked for."""
+def sweep_of_run(queries: object, run_id: str, *, name: str) -> SweepRow | None:
+    """Return the sweep of that name that Prefect's run carries out, once it does."""
     rows: list[SweepRow] = queries.sweeps(limit=20)  # type: ignore[attr-defined]
-    found = [row for row in rows if row.name == name and row.sweep_id > after]
-    return max(found, key=lambda row: row.sweep_id, default=None)
+    return next((row for row in rows if row.name == name and row.prefect_run == run_id), None)
 
 
 def _progress(run: FlowRun, row: SweepRow | None) -> Progress:

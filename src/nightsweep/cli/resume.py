@@ -22,7 +22,7 @@ def command(sweep: str | None, until: str | None, as_json: bool) -> None:
       nightsweep resume dflash2-depth
     """
     from nightsweep.cli.run import check_until
-    from nightsweep.cli.running import finish, run_here
+    from nightsweep.cli.running import run_and_finish
     from nightsweep.errors import NotFound
 
     if until is not None:
@@ -38,5 +38,4 @@ def command(sweep: str | None, until: str | None, as_json: bool) -> None:
             row = queries.sweep_of(sweep)
         text, _ = queries.plan_of(row.sweep_id)
     click.echo(f"going on with sweep {row.sweep_id} ({row.name})", err=True)
-    outcome, simulated = run_here(chosen, text, source=row.name, base=None, until=until)
-    sys.exit(finish(chosen, outcome, simulated=simulated, as_json=as_json))
+    sys.exit(run_and_finish(chosen, text, source=row.name, base=None, until=until, as_json=as_json))

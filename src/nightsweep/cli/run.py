@@ -26,7 +26,7 @@ def command(file: str, until: str | None, on_service: bool, as_json: bool) -> No
       nightsweep run examples/process-vllm.yaml
       nightsweep run sweep.yaml --until 06:30
     """
-    from nightsweep.cli.running import finish, run_here
+    from nightsweep.cli.running import run_and_finish
 
     if until is not None:
         check_until(until)
@@ -37,8 +37,7 @@ def command(file: str, until: str | None, on_service: bool, as_json: bool) -> No
         from nightsweep.cli.following import run_on_service
 
         sys.exit(run_on_service(chosen, text, source=file, base=base, as_json=as_json))
-    outcome, simulated = run_here(chosen, text, source=file, base=base, until=until)
-    sys.exit(finish(chosen, outcome, simulated=simulated, as_json=as_json))
+    sys.exit(run_and_finish(chosen, text, source=file, base=base, until=until, as_json=as_json))
 
 
 def check_until(until: str) -> None:

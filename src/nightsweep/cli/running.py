@@ -18,20 +18,54 @@ if TYPE_CHECKING:
     from nightsweep.sweep.tools import Limits, Outcome, PlainSteps
 
 
-def run_here(
-    chosen: Settings, file_text: str, *, source: str, base: Path | None, until: str | None = None
-) -> tuple[Outcome, bool]:
-    """Run the sweep in this process; return how it ended and whether a simulator was measured.
+def run_and_finish(
+    chosen: Settings,
+    file_text: str,
+    *,
+    source: str,
+    base: Path | None,
+    until: str | None = None,
+    as_json: bool = False,
+) -> int:
+    """Run the sweep in this process, print its tables, return the exit code.
 
-    SIGTERM and Ctrl-C end the engine and bring production back before the process ends.
+    SIGTERM and Ctrl-C end the engine and bring production back; then this says so, and what is left is the next run's.
     """
+    from nightsweep.sweep.signals import Terminated, raise_on_sigterm
+
+    raise_on_sigterm()
+    view = ProgressView()
+    try:
+        outcome, simulated = run_here(chosen, file_text, source=source, base=base, until=until, view=view)
+        return finish(chosen, outcome, simulated=simulated, as_json=as_json)
+    except (KeyboardInterrupt, Terminated) as interrupt:
+        return stopped(view, interrupt)
+
+
+def stopped(view: ProgressView, interrupt: BaseException) -> int:
+    """Say how far an interrupted sweep came; return the exit code."""
+    why = "Ctrl-C" if isinstance(interrupt, KeyboardInterrupt) else str(interrupt)
+    last = view.last
+    if last is None:
+        click.echo(f"stopped ({why}) before anything was begun", err=True)
+    else:
+        click.echo(
+            f"stopped ({why}): sweep {last.sweep_id} has {last.windows_done} of {last.windows_planned} windows, and no engine "
+            f"runs; go on with `nightsweep resume {last.sweep_id}`",
+            err=True,
+        )
+    return EXIT_WORK_LEFT
+
+
+def run_here(
+    chosen: Settings, file_text: str, *, source: str, base: Path | None, until: str | None, view: ProgressView
+) -> tuple[Outcome, bool]:
+    """Run the sweep in this process; return how it ended and whether a simulator was measured."""
     from nightsweep.sweep.loop import run_sweep
-    from nightsweep.sweep.signals import raise_on_sigterm
 
     plan, prompts = wiring.load_plan(file_text, source=source, base=base)
-    raise_on_sigterm()
     with (
-        ProgressView() as view,
+        view,
         wiring.open_store(chosen) as store,
         wiring.open_tools(chosen, store, prompts) as tools,
     ):
@@ -64,6 +98,7 @@ class ProgressView:
         self._bar: object | None = None
         self._task: object | None = None
         self._said: tuple[str, int] | None = None
+        self.last: Progress | None = None
 
     def __enter__(self) -> ProgressView:
         if self._tty:
@@ -93,6 +128,7 @@ class ProgressView:
 
     def show(self, progress: Progress) -> None:
         """Show where the sweep is; in plain lines, what was said already is not said again."""
+        self.last = progress
         if self._bar is not None:
             self._bar.update(  # type: ignore[attr-defined]
                 self._task,

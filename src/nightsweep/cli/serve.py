@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
 from nightsweep import wiring
+
+if TYPE_CHECKING:
+    from nightsweep.settings import Settings
+
+CHECK = 1.0
+"""Seconds between two looks at what was brought up."""
 
 
 @click.command(name="serve")
@@ -20,28 +29,52 @@ def command() -> None:
     Example:
       nightsweep serve
     """
-    import time
-
-    from nightsweep.service.stack import stack
     from nightsweep.sweep.signals import Terminated, raise_on_sigterm
 
     chosen = wiring.settings()
     raise_on_sigterm()
-    with wiring.open_database(chosen):
-        pass
-    prefect_database = None if chosen.prefect_api_url else wiring.prefect_database_url(chosen)
-    environ = {**os.environ, "NIGHTSWEEP_HOME": str(chosen.home)}
     try:
-        with stack(
-            home=chosen.home,
-            box=chosen.box,
-            port=chosen.prefect_port,
-            database_url=prefect_database,
-            api_url=chosen.prefect_api_url,
-            environ=environ,
-        ) as up:
-            click.echo(f"serving box {chosen.box}; Prefect: {up.api.api_url.removesuffix('/api')}")
-            while True:
-                time.sleep(3600)
+        with _database(chosen) as prefect_database:
+            _serve(chosen, prefect_database)
     except (KeyboardInterrupt, Terminated):
         click.echo("stopped")
+
+
+def _serve(chosen: Settings, prefect_database: str | None) -> None:
+    import time
+
+    from nightsweep.service.stack import stack
+    from nightsweep.sweep.signals import Terminated, ignore_interrupts
+
+    with stack(
+        home=chosen.home,
+        box=chosen.box,
+        port=chosen.prefect_port,
+        database_url=prefect_database,
+        api_url=chosen.prefect_api_url,
+        environ={**os.environ, "NIGHTSWEEP_HOME": str(chosen.home)},
+    ) as up:
+        click.echo(f"serving box {chosen.box}; Prefect: {up.api.api_url.removesuffix('/api')}")
+        try:
+            while True:
+                up.check()
+                time.sleep(CHECK)
+        except (KeyboardInterrupt, Terminated):
+            ignore_interrupts()
+            click.echo("stopping: a sweep that runs ends its engine and brings production back")
+
+
+@contextlib.contextmanager
+def _database(chosen: Settings) -> Iterator[str | None]:
+    """Have the database at the newest schema for the block; yield the URL of Prefect's own, None when it has another.
+
+    An embedded server that was not running before is stopped afterwards: a service leaves nothing behind.
+    """
+    started_here = chosen.database_url is None and not wiring.cluster(chosen).alive()
+    try:
+        with wiring.open_database(chosen):
+            pass
+        yield None if chosen.prefect_api_url else wiring.prefect_database_url(chosen)
+    finally:
+        if started_here:
+            wiring.cluster(chosen).stop()

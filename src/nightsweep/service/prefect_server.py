@@ -7,8 +7,10 @@ every command of ours would pay for it.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -20,6 +22,7 @@ import httpx
 from nightsweep.errors import HostError
 from nightsweep.units import Seconds
 
+_libc = ctypes.CDLL(None)  # loaded before any fork: nothing may be imported in one
 POLL = 0.2
 STOP_PATIENCE = 60.0
 
@@ -49,6 +52,7 @@ def prefect_environment(*, home: Path, api_url: str, environ: Mapping[str, str])
         "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "200",
         "PREFECT_SERVER_EVENTS_RETENTION_PERIOD": "P3D",
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+        "PREFECT_EVENTS_WORKER_MAX_QUEUE_SIZE": "200",
         "PREFECT_LOGGING_EXTRA_LOGGERS": "nightsweep",
         "PREFECT_CLI_PROMPT": "false",
     }
@@ -57,8 +61,8 @@ def prefect_environment(*, home: Path, api_url: str, environ: Mapping[str, str])
 @contextlib.contextmanager
 def prefect_server(
     *, port: int, home: Path, database_url: str, environ: Mapping[str, str], log: Path, timeout: Seconds
-) -> Iterator[str]:
-    """Run Prefect's server for the block; yield its API URL once it answers.
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """Run Prefect's server for the block; yield its API URL once it answers, and its process.
 
     Args:
         database_url: Prefect's own database (asyncpg); never the one our tables are in.
@@ -67,12 +71,16 @@ def prefect_server(
         PrefectUnavailable: With the end of its log.
     """
     url = f"http://127.0.0.1:{port}/api"
+    if not _free(port):
+        raise PrefectUnavailable(
+            url=url, reason=f"port {port} is taken: stop what listens there, or set NIGHTSWEEP_PREFECT_PORT"
+        )
     env = prefect_environment(home=home, api_url=url, environ=environ)
     env["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = database_url
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     with child(command, env=env, log=log) as process:
         _wait(process, url=url + "/health", log=log, timeout=timeout)
-        yield url
+        yield url, process
 
 
 @contextlib.contextmanager
@@ -83,9 +91,23 @@ def runner(*, home: Path, api_url: str, environ: Mapping[str, str], log: Path) -
         yield process
 
 
+def _free(port: int) -> bool:
+    """Return whether nobody listens: a stranger's answer on the health path would be taken for our server's."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
 @contextlib.contextmanager
 def child(command: list[str], *, env: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a child in a session of its own, so that a Ctrl-C reaches us alone; it is asked to end, then made to."""
+    """Run a child in a session of its own, so that a Ctrl-C reaches us alone; it is asked to end, then made to.
+
+    It is asked to end as well when we are killed: a runner that went on alone would be one nobody can stop.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "ab") as output:
         process = subprocess.Popen(
@@ -95,11 +117,17 @@ def child(command: list[str], *, env: Mapping[str, str], log: Path) -> Iterator[
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=_end_with_parent if sys.platform == "linux" else None,
         )
         try:
             yield process
         finally:
             _end(process)
+
+
+def _end_with_parent() -> None:
+    """Have the kernel send SIGTERM to this child when its parent dies (prctl PR_SET_PDEATHSIG)."""
+    _libc.prctl(1, signal.SIGTERM, 0, 0, 0)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ RUNNER_TIMEOUT = Seconds(120.0)
 class RunnerFailed(HostError):
     """Our flow could not be served."""
 
-    summary = "the flow's runner did not come up: {reason}"
+    summary = "the service cannot take sweeps: {reason}"
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,19 @@ class Stack:
 
     api: PrefectApi
     deployment_id: str
+    logs: Path
+    children: Mapping[str, subprocess.Popen[bytes]]
+
+    def check(self) -> None:
+        """Raise when something that we brought up has ended by itself.
+
+        Raises:
+            RunnerFailed: With what it was.
+        """
+        for name, process in self.children.items():
+            code = process.poll()
+            if code is not None:
+                raise RunnerFailed(reason=f"{name} ended with code {code}; its log is in {self.logs}")
 
 
 @contextlib.contextmanager
@@ -47,30 +61,33 @@ def stack(
         database_url: Prefect's own database, for a server of ours; not used when `api_url` names somebody else's.
         api_url: A Prefect server that is there already.
     """
+    children: dict[str, subprocess.Popen[bytes]] = {}
+    logs = home / "logs"
     with contextlib.ExitStack() as up:
         if api_url is None:
             if database_url is None:
                 raise RunnerFailed(
                     reason="set NIGHTSWEEP_PREFECT_API_URL: with your own PostgreSQL bring your own Prefect server"
                 )
-            api_url = up.enter_context(
+            api_url, children["Prefect's server"] = up.enter_context(
                 prefect_server(
                     port=port,
                     home=home / "prefect",
                     database_url=database_url,
                     environ=environ,
-                    log=home / "logs" / "prefect-server.log",
+                    log=logs / "prefect-server.log",
                     timeout=SERVER_TIMEOUT,
                 )
             )
-        log = home / "logs" / "runner.log"
+        log = logs / "runner.log"
         process = up.enter_context(runner(home=home / "prefect", api_url=api_url, environ=environ, log=log))
+        children["the flow's runner"] = process
         api = PrefectApi(api_url)
         started = time.monotonic()
         while (deployment := api.deployment_id(box)) is None:
             if process.poll() is not None:
-                raise RunnerFailed(reason=f"it ended with code {process.returncode}: {tail(log)}")
+                raise RunnerFailed(reason=f"the flow's runner ended with code {process.returncode}: {tail(log)}")
             if time.monotonic() - started > RUNNER_TIMEOUT:
-                raise RunnerFailed(reason=f"not served after {RUNNER_TIMEOUT:.0f} s: {tail(log)}")
+                raise RunnerFailed(reason=f"the flow is not served after {RUNNER_TIMEOUT:.0f} s: {tail(log)}")
             time.sleep(0.25)
-        yield Stack(api=api, deployment_id=deployment)
+        yield Stack(api=api, deployment_id=deployment, logs=logs, children=children)

@@ -12,7 +12,7 @@ from typing import Any
 
 Handler = Callable[[int, FrameType | None], Any]
 
-INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+INTERRUPTS = (int(signal.SIGINT), int(signal.SIGTERM), int(signal.SIGHUP))
 
 QUIET = 5.0
 """Seconds after an interrupt in which no further one is delivered. A service manager tells the whole process group and a
@@ -59,6 +59,12 @@ def _raise(signum: int, frame: FrameType | None) -> None:
     if signum == signal.SIGINT:
         raise KeyboardInterrupt
     raise Terminated(signum)
+
+
+def ignore_interrupts() -> None:
+    """Ignore every further interrupt: the process is ending, each step of that has a limit, and none may be skipped."""
+    for signum in INTERRUPTS:
+        signal.signal(signum, signal.SIG_IGN)
 
 
 @contextlib.contextmanager
