@@ -13,7 +13,7 @@ import warnings
 from typing import Any
 
 from nightsweep.engine.bootlog_vllm import literal
-from nightsweep.engine.collect import Collector, Rule, Stages, rule
+from nightsweep.engine.collect import Collector, Rule, Stages, abridged, rule
 from nightsweep.engine.lines import Line, seconds_of
 from nightsweep.engine.redact import redacted
 from nightsweep.engine.values import BootFacts
@@ -83,7 +83,7 @@ _LOAD_FIELD = {
 }
 _POOL = re.compile(
     r"(?:Post-capture KV sizing: )?(?P<draft>draft )?(?P<pool>Full |SWA |MLA )?KV [Cc]ache "
-    r"(?:is allocated|allocated|VA upper bound)[.:]?\s*(?:dtype: [\w.]+, )?#tokens: (?P<tokens>\d+)"
+    r"(?:is allocated|allocated|VA upper bound)[.:]?\s*(?:dtype: [\w.]+, )?#tokens: (?P<tokens>\d+)(?=,|\s|$)"
     rf"(?:, K size: (?P<k>{_NUM}) GB, V size: (?P<v>{_NUM}) GB|, KV size: (?P<kv>{_NUM}) GB)?"
 )
 _CAPTURE = re.compile(
@@ -196,7 +196,7 @@ class SglangLog:
 
     def _pool(self, line: Line, at: float | None) -> None:
         found = _POOL.match(line.message)
-        if found is None:
+        if found is None or abridged(line.message, found.end()):
             return
         nth = self._pools.get(line.rank, 0)
         swa = (found["pool"] or "").strip() == "SWA"

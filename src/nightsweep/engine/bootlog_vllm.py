@@ -13,7 +13,7 @@ import re
 import warnings
 from typing import Any
 
-from nightsweep.engine.collect import Collector, Stages
+from nightsweep.engine.collect import Collector, Stages, abridged
 from nightsweep.engine.lines import Line, seconds_of
 from nightsweep.engine.redact import redacted
 from nightsweep.engine.sentences_vllm import ATTENTION, DEVICES, KV_LINE, NUM, RULES, USING
@@ -37,7 +37,7 @@ QUIET_WARNINGS = (
 
 _SPECULATIVE = re.compile(
     r"speculative_config=SpeculativeConfig\(method='(?P<speculative_method>\w+)', model='?(?P<speculative_model>[^',]*)'?, "
-    r"num_spec_tokens=(?P<speculative_tokens>\d+)"
+    r"num_spec_tokens=(?P<speculative_tokens>\d+)(?=[,)])"
 )
 _INIT = re.compile(r"Initializing an? (?:(V\d) )?LLM engine \(v(\d[^)\s]*)\) with config")
 _MAX_SEQ = re.compile(r"\bmax_seq_len=(\d+)")
@@ -155,7 +155,7 @@ class VllmLog:
             self._kept.apply(RULES["torch.compile"], inner)
             self._milestone("torch.compile", inner, seconds)
             return
-        found = re.match(rf"torch\.compile took ({NUM}) s in total", message)
+        found = re.match(rf"torch\.compile (?:and initial .*? together )?took ({NUM}) s in total", message)
         if found:
             self._kept.add(f"compile_seconds[{tag}]", float(found.group(1).replace(",", "")), line)
 
@@ -163,7 +163,7 @@ class VllmLog:
         message = line.message
         if message.startswith("Using max model len "):
             found = re.match(r"Using max model len (\d+)", message)
-            if found:
+            if found and not abridged(message, found.end()):
                 second = self._kept.get("max_model_len") is not None
                 self._kept.add("second_max_model_len" if second else "max_model_len", int(found.group(1)), line)
             return
@@ -218,7 +218,7 @@ class VllmLog:
             self._kept.add("engine_generation", found.group(1), line)
         self._kept.add("engine_version", found.group(2), line)
         longest = _MAX_SEQ.search(line.message)
-        if longest and self._kept.get("max_model_len") is None:
+        if longest and not abridged(line.message, longest.end()) and self._kept.get("max_model_len") is None:
             self._kept.add("max_model_len", int(longest.group(1)), line)
         draft = _SPECULATIVE.search(line.message)
         if draft:

@@ -28,6 +28,14 @@ def count(text: str) -> int:
     return int(text.replace(",", ""))
 
 
+_ABRIDGED = re.compile(r"[\d.,]{0,3}(?:\.\.|\s?(?:…|\.\.\.|\[truncated|\[\.\.\.|<truncated))")
+
+
+def abridged(text: str, end: int) -> bool:
+    """Whether somebody shortened a line right where a value ends ("GPU blocks: 12..."): then the value is not the engine's."""
+    return _ABRIDGED.match(text, end) is not None
+
+
 @dataclass(frozen=True)
 class Rule:
     """One sentence of an engine.
@@ -103,7 +111,7 @@ class Collector:
             if found is None:
                 continue
             for name, text in found.groupdict().items():
-                if text is not None:
+                if text is not None and not abridged(line.message, found.end(name)) and text[-1:] != "…":
                     self._convert(candidate, name, text, line)
             for name, value in candidate.also.items():
                 self.add(name, value, line)

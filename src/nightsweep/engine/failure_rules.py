@@ -54,6 +54,13 @@ ARGUMENTS = (
     ),
     cause(
         "bad_flag",
+        r"(?P<where>\w*(?:Config|Args))\.__(?:init|new)__\(\) got an unexpected keyword argument '(?P<key>\w+)'",
+        needle="unexpected keyword argument",
+        stage="config",
+        remedy="this release does not know the key {key} ({where}): `nightsweep plan` names the nearest known one",
+    ),
+    cause(
+        "bad_flag",
         r"(?P<what>--[\w-]+ can only be (?:set|used) with --[\w-]+)",
         needle="can only be ",
         stage="config",

@@ -10,6 +10,13 @@ from nightsweep.engine.causes import HINT, SAME, Cause, cause
 
 HARDWARE: tuple[Cause, ...] = (
     cause(
+        "host_lost",
+        r"fallen off the bus|Unable to determine the device handle|GPU is lost|GPU_IS_LOST|GPU requires reset",
+        needle="",
+        retry=SAME,
+        remedy="the box lost its GPU: look into dmesg for NVRM Xid lines; it will need a reset or a reboot",
+    ),
+    cause(
         "gpu_arch_unsupported",
         r"no kernel image is available|Value '(?P<arch>sm_\w+)' is not defined|This kernel only supports "
         r"(?P<only>sm\w+)"
@@ -35,7 +42,8 @@ HARDWARE: tuple[Cause, ...] = (
     cause(
         "cuda_init_failed",
         r"NVIDIA driver on your system is too old \(found version (?P<found>\d+)|Found no NVIDIA driver"
-        r"|No CUDA GPUs are available|CUDA driver version is insufficient|CUDA unknown error|CUDA initialization"
+        r"|No CUDA GPUs are available|CUDA driver version is insufficient|cudaGetDeviceCount\(\)"
+        r"|CUDA unknown error|CUDA initialization"
         r"|Failed to infer device type|unsatisfied condition: cuda|nvidia-container-cli|could not select device driver"
         r"|CUDA error: (?:initialization error|system not yet initialized|invalid device ordinal)",
         needle="",
@@ -131,6 +139,13 @@ PLACES: tuple[Cause, ...] = (
         stage="config",
         remedy="this release does not know the draft's architecture {what}{draft}: use a newer image, or a draft "
         "made for this method",
+    ),
+    cause(
+        "model_arch_unsupported",
+        r"model type `(?P<what>[^`]*)` but Transformers does not recognize this architecture",
+        needle="does not recognize this",
+        stage="config",
+        remedy="this image's transformers does not know the model type {what}: use a newer image, or another checkpoint",
     ),
     cause(
         "model_arch_unsupported",

@@ -31,6 +31,7 @@ HEADER = re.compile(
 
 _PREFIX = re.compile(
     r"\s+|>\s?|\[[oe]\]\s"  # indentation, quoting, stream tags
+    r"|<\d{1,3}>|\[(?:pod|container)/[\w./-]{1,200}\]\s"  # syslog priority, kubectl --prefix
     r"|\([^()\n]{0,120}\bpid=\d+[^()\n]{0,120}\)\s?"  # (EngineCore pid=7), (RayWorkerWrapper pid=7, ip=10.0.0.2)
     r"|\[(?:Stage-\d+|rank\d+)\]:?\s?"  # vLLM-Omni stages, torch ranks
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)\s(?:std(?:out|err)\s[FP]\s)?"  # docker -t, CRI
@@ -122,7 +123,7 @@ def headed(text: str, found: re.Match[str]) -> Line:
     level, source, old_source, ranks, plain_level = found.groups()
     style = "vllm" if level else "sglang" if ranks is not None else ""
     prefix = text[: found.start()] + (ranks or "")
-    message = text[found.end() :]
+    message = _once(text[found.end() :])
     return Line(message, level or plain_level or "", source or old_source or "", prefix, text, True, style)
 
 
@@ -136,7 +137,13 @@ def headless(text: str) -> Line:
         at = found.end()
     prefix = text[:at]
     level = _LEVEL.search(prefix) if prefix else None
-    return Line(text[at:], level.group(1) if level else "", "", prefix, text, False, "")
+    return Line(_once(text[at:]), level.group(1) if level else "", "", prefix, text, False, "")
+
+
+def _once(message: str) -> str:
+    """Return a message without Ray's word on how often it came: "... [repeated 3x across cluster]"."""
+    at = message.find(" [repeated ") if message[-1:] in "])" else -1
+    return message[:at] if at >= 0 and "x across " in message[at : at + 40] else message
 
 
 def seconds_of(text: str) -> float | None:

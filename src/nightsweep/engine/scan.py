@@ -14,7 +14,7 @@ _ALARM = re.compile(
     r"rror|xception|atal|ailed|annot|No |not |denied|died|dead|less than|too (?:old|small|large)|should be|Unexpected key"
     r"|NCCL|nvidia-container|unsatisfied|out of memory|ncomplete|ETADATA|in use|sigquit|KV cache is needed|Interrupt"
     r"|can only be|EngineCore encountered|Illegal|is larger than|must |requires |leave no|appears to be|denied|restricted"
-    r"|unexpectedly|exit code|provided but|offline mode"
+    r"|unexpectedly|exit code|provided but|offline mode|off the bus|Unable to|is lost"
 )
 _NEGATIVE = ("KV Cache is -", "KV cache memory: -")
 _EXCEPTION = re.compile(r"(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout)\b(?::|$)")
@@ -101,6 +101,7 @@ class Scan:
     early_at: int | None = None
     capture_at: int | None = None
     _previous: str = ""
+    _ignoring: bool = False
 
     def wants(self, word: str, *, level: str) -> bool:
         """Return whether a message of this level that begins with this word may tell of a failure or of progress."""
@@ -116,9 +117,20 @@ class Scan:
         self.messages += 1
         self.last_line = line.raw.strip()[:1000]
         self._progress(message, line)
-        if self._looks_alarming(message, line):
+        if self._looks_alarming(message, line) and not self._ignored_by_python(message):
             self._match(message, line)
-        self._previous = message
+        if "it/s]" not in message and "s/it]" not in message:  # a bar may come between a cause's two lines
+            self._previous = message
+
+    def _ignored_by_python(self, message: str) -> bool:
+        """Whether a message is of a traceback that Python itself calls ignored: something failed while it was cleaned up."""
+        if message.startswith("Exception ignored in"):
+            self._ignoring = True
+            return True
+        if self._ignoring and _EXCEPTION.match(message):
+            self._ignoring = False
+            return True
+        return False
 
     def best(self) -> Hit | None:
         """Return the first hit of the most telling weight."""

@@ -27,7 +27,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "█▄█▀": (rule(r".*\bmodel\s+(?P<model>\S.*?)\s*$", text="model"),),
     "vLLM": (
         rule(
-            r"vLLM (?:API )?server version (?P<engine_version>\d[^\s,]*)(?:, serving model (?P<model>\S+))?",
+            r"vLLM (?:API )?server version (?P<engine_version>\d[^\s,…]*?(?=[\s,…]|\.\.|$))"
+            r"(?:, serving model (?P<model>\S+?)(?=\s|\.\.|…|$))?",
             text="engine_version model",
         ),
     ),
@@ -143,6 +144,13 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "Asynchronous": (rule(r"Asynchronous scheduling is (?P<async_scheduling>\w+)", text="async_scheduling"),),
     "Async": (rule(r"Async scheduling not supported", also={"async_scheduling": "disabled"}),),
     "Auto-fit": (rule(r"Auto-fit max_model_len: reduced from \d+ to (?P<max_model_len>\d+)", counts="max_model_len"),),
+    "The": (
+        rule(
+            r"The draft model's max_model_len \((?P<draft_max_model_len>\d+)\) is smaller .*reducing max_model_len to "
+            r"(?P<max_model_len>\d+)",
+            counts="draft_max_model_len max_model_len",
+        ),
+    ),
     "Application": (rule(r"Application startup complete\.", also={"ready": True}),),
     "Selected": (
         rule(
