@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
@@ -21,6 +22,7 @@ from nightsweep.engine.values import (
     Readiness,
     ServedIdentity,
 )
+from nightsweep.measurement.boxstate import BoxSample
 from nightsweep.measurement.values import PrefillResult, RawWindow, WindowResult
 from nightsweep.plan.model import (
     ContainerSpec,
@@ -30,7 +32,7 @@ from nightsweep.plan.model import (
     SamplingSpec,
     SweepPlan,
 )
-from nightsweep.units import MonotonicSeconds, Seconds, Tokens
+from nightsweep.units import Bytes, MonotonicSeconds, Seconds, Tokens
 
 # --- Clock -------------------------------------------------------------------------------------------------------
 
@@ -203,6 +205,42 @@ class Host(Protocol):
 
     def start_foreign(self, name: str) -> None:
         """Start it again. Idempotent."""
+
+
+# --- Box state ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PageCacheDrop:
+    """What freeing the page cache did. `before` and `after` are its size; `refused` says why it was not done, else None."""
+
+    before: Bytes | None
+    after: Bytes | None
+    refused: str | None
+
+
+class BoxWatch(Protocol):
+    """The samples of one watch, while and after it goes on."""
+
+    def samples(self) -> tuple[BoxSample, ...]:
+        """Return the samples so far, oldest first."""
+
+
+class BoxSampler(Protocol):
+    """Watches the box beside a running engine. Must disturb nothing and raise nothing: what cannot be told is None."""
+
+    @property
+    def cores(self) -> int:
+        """Logical cores of the machine."""
+
+    def watch(self, handle: EngineHandle, *, every: Seconds) -> AbstractContextManager[BoxWatch]:
+        """Sample at once and then every so many seconds, until the block ends."""
+
+    def page_cache(self) -> Bytes | None:
+        """Return the size of the page cache; None where there is none to be told."""
+
+    def drop_page_cache(self) -> PageCacheDrop:
+        """Free the page cache where that is permitted. Dirty pages are written back first: may take seconds."""
 
 
 # --- Engine ------------------------------------------------------------------------------------------------------

@@ -23,4 +23,16 @@ Bytes = NewType("Bytes", int)
 Ratio = NewType("Ratio", float)
 """A pure number; 1.0 is the whole."""
 
+Hertz = NewType("Hertz", float)
+"""A clock rate, in cycles per second."""
+
+Watts = NewType("Watts", float)
+"""Power."""
+
+Joules = NewType("Joules", float)
+"""Energy."""
+
+Celsius = NewType("Celsius", float)
+"""Temperature of a device. A sampling temperature is a pure number and has no unit."""
+
 GIB = 1024**3

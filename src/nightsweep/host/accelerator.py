@@ -78,7 +78,7 @@ def nvml() -> Iterator[Any]:
 def accelerators() -> tuple[Accelerator, ...]:
     """Return the accelerators of this machine, in NVML's order."""
     with nvml() as lib:
-        return tuple(_accelerator(lib, index, device) for index, device in _devices(lib))
+        return tuple(_accelerator(lib, index, device) for index, device in devices(lib))
 
 
 def driver_versions() -> dict[str, str]:
@@ -86,8 +86,8 @@ def driver_versions() -> dict[str, str]:
     with nvml() as lib:
         if lib is None:
             return {}
-        cuda = _asked(lib, lib.nvmlSystemGetCudaDriverVersion)
-        found = {"driver": _asked(lib, lib.nvmlSystemGetDriverVersion)}
+        cuda = asked(lib, lib.nvmlSystemGetCudaDriverVersion)
+        found = {"driver": asked(lib, lib.nvmlSystemGetDriverVersion)}
         found["cuda"] = None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}"
         return {key: _text(value) for key, value in found.items() if value is not None}
 
@@ -95,10 +95,10 @@ def driver_versions() -> dict[str, str]:
 def memory_in_use() -> MemoryReading:
     """Return what is in use now."""
     with nvml() as lib:
-        devices = list(_devices(lib))
-        if not devices:
+        found = list(devices(lib))
+        if not found:
             return MemoryReading(source="none")
-        readings = [_asked(lib, lib.nvmlDeviceGetMemoryInfo, device) for _, device in devices]
+        readings = [asked(lib, lib.nvmlDeviceGetMemoryInfo, device) for _, device in found]
         if all(reading is not None for reading in readings):
             return MemoryReading(source="nvml", used=tuple(int(reading.used) for reading in readings if reading))
     memory = psutil.virtual_memory()
@@ -115,34 +115,35 @@ def users() -> tuple[AcceleratorUser, ...]:
                 memory=None if process.usedGpuMemory is None else Bytes(int(process.usedGpuMemory)),
                 device=index,
             )
-            for index, device in _devices(lib)
-            for process in _asked(lib, lib.nvmlDeviceGetComputeRunningProcesses, device) or ()
+            for index, device in devices(lib)
+            for process in asked(lib, lib.nvmlDeviceGetComputeRunningProcesses, device) or ()
         )
 
 
-def _devices(lib: Any) -> Iterator[tuple[int, Any]]:
+def devices(lib: Any) -> Iterator[tuple[int, Any]]:
+    """Yield (index, handle) of each device; nothing when `lib` is None, as `nvml` gives it without a driver."""
     if lib is None:
         return
-    for index in range(_asked(lib, lib.nvmlDeviceGetCount) or 0):
-        device = _asked(lib, lib.nvmlDeviceGetHandleByIndex, index)
+    for index in range(asked(lib, lib.nvmlDeviceGetCount) or 0):
+        device = asked(lib, lib.nvmlDeviceGetHandleByIndex, index)
         if device is not None:
             yield index, device
 
 
 def _accelerator(lib: Any, index: int, device: Any) -> Accelerator:
-    memory = _asked(lib, lib.nvmlDeviceGetMemoryInfo, device)
-    uuid = _text(_asked(lib, lib.nvmlDeviceGetUUID, device) or f"index-{index}")
-    capability = _asked(lib, lib.nvmlDeviceGetCudaComputeCapability, device)
+    memory = asked(lib, lib.nvmlDeviceGetMemoryInfo, device)
+    uuid = _text(asked(lib, lib.nvmlDeviceGetUUID, device) or f"index-{index}")
+    capability = asked(lib, lib.nvmlDeviceGetCudaComputeCapability, device)
     return Accelerator(
         index=index,
-        name=_text(_asked(lib, lib.nvmlDeviceGetName, device) or "unknown"),
+        name=_text(asked(lib, lib.nvmlDeviceGetName, device) or "unknown"),
         memory=None if memory is None else Bytes(int(memory.total)),
         identity=hashlib.sha256(uuid.encode()).hexdigest()[:16],
         compute_capability=None if capability is None else f"{capability[0]}.{capability[1]}",
     )
 
 
-def _asked(lib: Any, question: Callable[..., Any], *args: Any) -> Any:
+def asked(lib: Any, question: Callable[..., Any], *args: Any) -> Any:
     """Return NVML's answer, or None where the device does not support the question."""
     try:
         return question(*args)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from nightsweep.measurement.boxstate import BoxRecord
 from nightsweep.units import MonotonicSeconds, Ratio, Seconds, Tokens, TokensPerSecond
 
 FLAGS = (
@@ -19,6 +20,8 @@ FLAGS = (
     "cache_hit",
     "request_failed",
     "aborted",
+    "throttled",
+    "disturbed",
 )
 """Validity flags of a window. Only a window without any enters a mean."""
 
@@ -83,7 +86,7 @@ class RawWindow:
     """Everything the probe saw of one decode window; what is derived can be derived again from this."""
 
     concurrency: int
-    seconds_asked: Seconds
+    seconds_asked: Seconds | None  # None where tokens were asked for and not time
     started: datetime
     before: Reading | None
     after: Reading | None
@@ -162,6 +165,7 @@ class WindowResult:
     Attributes:
         notes: What a reader must know of numbers that are true: a drafter of which nothing was accepted. No flags: a
             window with notes enters means.
+        box: What the box did meanwhile; None where nobody watched it.
     """
 
     raw: RawWindow
@@ -169,6 +173,7 @@ class WindowResult:
     flags: tuple[str, ...]
     flag_details: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    box: BoxRecord | None = None
 
     @property
     def clean(self) -> bool:

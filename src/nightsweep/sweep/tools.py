@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
 from nightsweep.plan.model import BootTask, Cell, EngineConfig
-from nightsweep.ports import Clock, Engine, Host, Probe, Progress, Store
+from nightsweep.ports import BoxSampler, Clock, Engine, Host, Probe, Progress, Store
 from nightsweep.units import Seconds
 
 T = TypeVar("T")
@@ -70,6 +70,7 @@ class Tools:
         free_port: Picks a free port on this machine.
         python: Interpreter that `{python}` in an engine command stands for.
         log_interval: How often log lines in hand are stored.
+        box_sampler: Watches the box in every window; None watches nothing.
     """
 
     store: Store
@@ -87,6 +88,7 @@ class Tools:
     lease_ttl: Seconds = Seconds(60.0)
     poll: Seconds = Seconds(0.1)
     log_interval: Seconds = Seconds(1.0)
+    box_sampler: BoxSampler | None = None
 
 
 @dataclass(frozen=True)
