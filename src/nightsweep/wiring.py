@@ -108,10 +108,11 @@ def open_database(chosen: Settings) -> Iterator[Database]:
 def open_store(chosen: Settings) -> Iterator[PostgresStore]:
     """Yield the store. An embedded server that ends meanwhile is started again, by whoever needs it first."""
     from nightsweep.store.postgres import PostgresStore
+    from nightsweep.sweep.signals import signals_deferred
 
     revive = cluster(chosen).ensure if chosen.database_url is None else None
     with open_database(chosen) as engine:
-        yield PostgresStore(engine, revive=revive)
+        yield PostgresStore(engine, revive=revive, shelter=signals_deferred)
 
 
 @contextlib.contextmanager

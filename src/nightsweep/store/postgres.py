@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from typing import Any
 
@@ -36,6 +37,7 @@ class PostgresStore:
         patience: How long a call waits for a PostgreSQL that is away before it raises StoreUnavailable. `renew` does not
             wait: its caller comes again anyway.
         revive: Starts an embedded server again; called between two tries.
+        shelter: Keeps interrupts out of a transaction for a block, and delivers them after it.
 
     Errors:
         StoreUnavailable from every call; nothing of that call is stored then, or all of it, and calling again is right.
@@ -48,9 +50,10 @@ class PostgresStore:
         clock: Waiting | None = None,
         patience: Seconds = Seconds(120.0),
         revive: Callable[[], None] | None = None,
+        shelter: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._clock = clock or MachineTime()
-        self._do = Patient(engine, clock=self._clock, patience=patience, revive=revive)
+        self._do = Patient(engine, clock=self._clock, patience=patience, revive=revive, shelter=shelter)
 
     # --- boxes and sweeps
 

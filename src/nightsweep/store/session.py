@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
@@ -79,12 +80,21 @@ class Patient:
 
     Args:
         revive: Called before each further try; starts an embedded server again. Its StoreErrors are no reason to give up.
+        shelter: Entered for each try, and left while the next one is waited for. An interrupt that strikes inside a driver's
+            call leaves its connection in no state to roll back, and the error of that hides the interrupt.
     """
 
     def __init__(
-        self, engine: sa.Engine, *, clock: Waiting, patience: Seconds, revive: Callable[[], None] | None
+        self,
+        engine: sa.Engine,
+        *,
+        clock: Waiting,
+        patience: Seconds,
+        revive: Callable[[], None] | None,
+        shelter: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self._engine, self._clock, self._patience, self._revive = engine, clock, patience, revive
+        self._engine, self._clock, self._patience = engine, clock, patience
+        self._revive, self._shelter = revive, shelter
 
     def run(self, work: Callable[[sa.Connection], T]) -> T:
         """Return what `work` returns, in a transaction of its own."""
@@ -98,7 +108,7 @@ class Patient:
         started, pause = self._clock.monotonic(), FIRST_PAUSE
         while True:
             try:
-                with self._engine.begin() as connection:
+                with self._shelter(), self._engine.begin() as connection:
                     return work(connection)
             except AWAY as error:
                 if self._clock.monotonic() - started + pause > patience:
