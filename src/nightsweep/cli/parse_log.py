@@ -156,8 +156,13 @@ def _lines(file: str) -> Iterator[str]:
 
 
 def _decoded(stream: IO[bytes]) -> Iterator[str]:
+    """Yield lines as text. A last line without its end may be cut anywhere, also in a number: it is marked as shortened."""
+    lines = 0
     while True:
         part = stream.readline(_CHUNK)
         if not part:
             return
-        yield part.decode("utf-8", errors="replace")
+        lines += 1
+        text = part.decode("utf-8", errors="replace")
+        broken_off = lines > 1 and len(part) < _CHUNK and not part.endswith(b"\n")
+        yield f"{text}…" if broken_off else text

@@ -18,22 +18,39 @@ MAX_WARNINGS = 60
 MAX_KEPT_LINE = 2_000
 
 
+MAX_DIGITS = 15
+"""Digits of a number that a box can have; more are damage, and no database column holds them."""
+
+
 def number(text: str) -> float:
-    """Return a number as engines write it."""
-    return float(text.replace(",", ""))
+    """Return a number as engines write it (raises ValueError)."""
+    return float(_sane(text))
 
 
 def count(text: str) -> int:
-    """Return a count as engines write it, with or without thousands separators."""
-    return int(text.replace(",", ""))
+    """Return a count as engines write it, with or without thousands separators (raises ValueError)."""
+    return int(_sane(text))
 
 
-_ABRIDGED = re.compile(r"[\d.,]{0,3}(?:\.\.|\s?(?:…|\.\.\.|\[truncated|\[\.\.\.|<truncated))")
+def _sane(text: str) -> str:
+    plain = text.replace(",", "")
+    if len(plain.partition(".")[0]) > MAX_DIGITS:
+        raise ValueError(text[:40])
+    return plain
+
+
+_ABRIDGED = re.compile(r"[\d.,]{0,3}(?:\.\.|\s?(?:…|\.\.\.|\[truncated|\[\.\.\.|<truncated))|[.,]?\d")
 
 
 def abridged(text: str, end: int) -> bool:
-    """Whether somebody shortened a line right where a value ends ("GPU blocks: 12..."): then the value is not the engine's."""
+    """Whether a value ends where somebody shortened the line ("GPU blocks: 12...") or inside a longer number: not the engine's."""
     return _ABRIDGED.match(text, end) is not None
+
+
+def _shortened(found: re.Match[str], name: str) -> bool:
+    """Whether a group is the end of its sentence only because the line was shortened there."""
+    end = found.end(name)
+    return found.string[end - 1 : end] in ("…", ".") or (end == found.end() and abridged(found.string, end))
 
 
 @dataclass(frozen=True)
@@ -72,7 +89,11 @@ class Collector:
         self._warnings: dict[str, str] = {}
 
     def add(self, name: str, value: Any, line: Line) -> None:
-        """Keep a fact that `line` states."""
+        """Keep a fact that `line` states; not one that is the last word of a line that breaks off, nor an absurd number."""
+        if isinstance(value, str) and line.raw[-1:] == "…" and line.raw.endswith((value, f"{value}…")):
+            return
+        if isinstance(value, int | float) and not abs(value) < 10**MAX_DIGITS:
+            return
         rank = line.rank
         key = (name, rank, repr(value))
         order = rank_key(line.prefix)
@@ -111,7 +132,7 @@ class Collector:
             if found is None:
                 continue
             for name, text in found.groupdict().items():
-                if text is not None and not abridged(line.message, found.end(name)) and text[-1:] != "…":
+                if text is not None and not _shortened(found, name):
                     self._convert(candidate, name, text, line)
             for name, value in candidate.also.items():
                 self.add(name, value, line)

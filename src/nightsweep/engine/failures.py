@@ -168,9 +168,9 @@ def remedy_of(hit: Hit) -> str:
     told = {name: text or "" for name, text in hit.found.groupdict().items()}
     if hit.cause.remedy == "kv_too_small":
         return _kv_remedy(told)
-    if told.get("free") and told.get("total"):
-        told["held"] = f"{float(told['total']) - float(told['free']):.2f}"
     try:
+        if told.get("free") and told.get("total"):
+            told["held"] = f"{float(told['total']) - float(told['free']):.2f}"
         return redacted_text(hit.cause.remedy.format(**told).strip())
     except (KeyError, IndexError, ValueError):
         return hit.cause.remedy

@@ -135,8 +135,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
         rule(
             rf"Free memory on device (?:\S+ )?\((?P<free_memory_at_start>{NUM})/(?P<total_memory>{NUM}) GiB\) on startup\."
             rf" Desired GPU memory utilization is \((?P<memory_utilization>{NUM}), {NUM} GiB\)\."
-            rf".*?(?P<activation_peak>{NUM}) GiB for peak activation"
-            rf"(?:.*?(?P<graph_memory>{NUM}) GiB for CUDAGraph memory)?"
+            rf".*?(?<![\d.,])(?P<activation_peak>{NUM}) GiB for peak activation"
+            rf"(?:.*?(?<![\d.,])(?P<graph_memory>{NUM}) GiB for CUDAGraph memory)?"
             rf"(?:.*?Current kv cache memory in use is (?P<kv_cache_in_use>{NUM}) GiB)?"
         ),
     ),

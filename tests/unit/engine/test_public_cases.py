@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -106,3 +107,57 @@ def test_another_engine_is_unknown_and_nothing_is_read_from_its_lines() -> None:
     facts = read([line])
     assert facts.engine is None
     assert facts.facts == ()
+
+
+def test_of_all_open_cases_at_least_98_percent_is_found_and_nothing_is_wrong(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The measure of the readers over all public cases, as a table."""
+    expected = found = 0
+    wrong: list[str] = []
+    for name, values, truth in _all_values():
+        for key, value in truth.items():
+            got = values.get(key)
+            expected += value is not None
+            found += value is not None and got == value
+            wrong += [f"{name} {key}: {got!r}, not {value!r}"] if got is not None and got != value else []
+    failures = [case for case in LOGS if case.get("failure", "none") not in ("none", None)]
+    classes = [classify(evidence(case["lines"].split("\n"), exit_code=1)).kind for case in failures]
+    unknown = sum(kind == "unknown" for kind in classes)
+    misnamed = [
+        f"{case['id']}: {kind}, not {case['failure']}"
+        for case, kind in zip(failures, classes, strict=True)
+        if kind not in (case["failure"], "unknown")
+    ]
+    healthy = [case for case in LOGS if case.get("failure", "none") in ("none", None)]
+    accused = [case["id"] for case in healthy if verdict(case["lines"].split("\n")).state == "failed"]
+    with capsys.disabled():
+        print(
+            f"\npublic cases: {len(LOGS)} logs, {len(cases('metrics'))} pages, {len(cases('speculation'))} speculation logs"
+            f"\n  facts     {found} of {expected} found ({found / expected:.1%}), {len(wrong)} wrong"
+            f"\n  failures  {len(failures)}: {len(misnamed)} misnamed, {unknown} unknown"
+            f"\n  healthy   {len(healthy)}: {len(accused)} called a failure"
+        )
+    assert wrong == misnamed == accused == []
+    assert found >= 0.98 * expected
+    assert unknown <= 0.05 * len(failures)
+
+
+def _all_values() -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Yield (case, what was read, what is true) of every case."""
+    for case in LOGS:
+        facts = read(case["lines"].split("\n"), kind=case["engine"])
+        yield case["id"], {name: value_of(facts, name) for name in case["facts"]}, case["facts"]
+    for case in cases("metrics"):
+        found = samples(case["page"])
+        budget = from_metrics(found)
+        values = dict(select(found, engine_for(case["engine"]).dialect(case["version"])))
+        yield case["id"], values, case["values"]
+        truth = case.get("budget", {})
+        yield case["id"], {name: getattr(budget, name, None) for name in truth}, truth
+    for case in cases("speculation"):
+        intervals = [i for line in lines_of(case["lines"]) if (i := speculation_line(line.message))]
+        accepted = sum(i.accepted_tokens or 0 for i in intervals)
+        drafted = sum(i.draft_tokens or 0 for i in intervals)
+        truth = {name: case[name] for name in ("drafts", "accepted", "drafted")}
+        yield case["id"], {"drafts": [i.drafts for i in intervals], "accepted": accepted, "drafted": drafted}, truth

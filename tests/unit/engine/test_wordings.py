@@ -36,6 +36,7 @@ VLLM: list[tuple[str, dict[str, Any]]] = [
     (MID + "Model loading took 21.9705 GiB and 30.511223 seconds", {"weights": 21.9705}),
     (NEW + "Model loading took 24.9 GiB memory and 42.528694 seconds", {"weights": 24.9, "weights_seconds": 42.528694}),
     (NEW + "Model loading took 110 GiB memory and 42.528694 seconds", {"weights": 110.0}),
+    (NEW + "Starting to load model org/m...", {"load_model": "org/m"}),
     (OLD + "Loading weights took 2.63 seconds", {"weights_read_seconds": 2.63}),
     # KV cache
     (NEW + "Available KV cache memory: 36.00 GiB", {"kv_cache": 36.0}),
@@ -339,7 +340,8 @@ def test_the_engine_is_told_from_a_carried_log_alone(carrier: str) -> None:
 def test_a_line_that_was_cut_or_abridged_states_a_part_or_nothing_and_never_another_value(
     kind: str, line: str, facts: dict[str, Any]
 ) -> None:
-    whole = {name: value for name, value in facts.items() if value is not None}
+    own_dots = "load_model"  # "Starting to load model X..." are the engine's own dots
+    whole = {name: value for name, value in facts.items() if value is not None and name != own_dots}
     for end in range(len(line)):
         for text in (line[:end] + "...", line[:end] + "…", line[:end] + " ... [truncated]"):
             found = stated([text], kind, whole)
