@@ -20,6 +20,7 @@ from typing import Any
 from nightsweep.simulator.acceptance import Chain
 from nightsweep.simulator.configtruth import ConfigTruth, at_depth
 from nightsweep.simulator.foreign import ForeignLoad
+from nightsweep.simulator.journal import Journal
 from nightsweep.simulator.kvpool import BLOCK, KvPool
 from nightsweep.simulator.metrics import EngineMetrics
 from nightsweep.simulator.request import Request
@@ -42,6 +43,7 @@ class EngineCore:
     Args:
         speculative: vLLM's own keys; its schedule of depths by batch size is followed.
         rng: Draws acceptance and drift.
+        journal: Notes every step; None keeps no notes.
     """
 
     def __init__(
@@ -54,8 +56,10 @@ class EngineCore:
         max_num_seqs: int,
         max_num_batched_tokens: int,
         rng: Random,
+        journal: Journal | None = None,
     ) -> None:
         self.truth = truth
+        self._journal = journal
         self.pool = pool
         self.metrics = metrics
         self.max_num_seqs = max_num_seqs
@@ -207,6 +211,8 @@ class EngineCore:
         self.metrics.generation_tokens += emitted
         if emitted or computed:
             self.metrics.iteration_tokens.observe(emitted + computed)
+        if self._journal is not None:
+            self._journal.step(now, self.metrics)
 
     def _decode(self, step: _Step, now: float, before: float | None) -> int:
         accepted_by = [0] * (step.truth.k + 1)

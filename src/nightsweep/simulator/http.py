@@ -8,6 +8,7 @@ server), events go through a queue and `send`.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -22,6 +23,7 @@ from nightsweep.simulator.answers import Answer, Stream
 from nightsweep.simulator.faults import UnknownFault, parse_fault
 from nightsweep.simulator.requests import Ask, Refused, chat_ids, known_model, prompt_ids, read_ask
 from nightsweep.simulator.service import SimEngine
+from nightsweep.simulator.spoiled import SpoiledStream
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -57,8 +59,10 @@ class SimApp:
     async def _generate(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await _body(receive)
         engine = self._engine
-        if engine.dead or engine.unlucky():
-            await _reply(send, 500, Refused(_DEAD, status=500, kind="InternalServerError").body)
+        status = 500 if engine.dead else engine.refusal()
+        if status is not None:
+            kind = "InternalServerError" if status == 500 else "ServiceUnavailableError"
+            await _reply(send, status, Refused(_DEAD, status=status, kind=kind).body)
             return
         try:
             ask = read_ask(_json(body), chat=_GENERATION[scope["path"]], limits=engine.limits)
@@ -91,16 +95,20 @@ class SimApp:
         queue: asyncio.Queue[bytes] | None = None if transport is not None else asyncio.Queue()
         write = queue.put_nowait if queue is not None else _chunk_writer(transport)
 
+        spoiling = engine.spoiling()
+
         def stream(start: int, name: str) -> Stream:
-            return Stream(
-                ask,
-                start=start,
-                request_id=name,
-                write=write,
-                fingerprint=self._fingerprint,
-                lost_usage="lost_usage" in engine.faults,
-                buffered="buffered_stream" in engine.faults,
-            )
+            settings: dict[str, Any] = {
+                "start": start,
+                "request_id": name,
+                "write": write,
+                "fingerprint": self._fingerprint,
+                "lost_usage": "lost_usage" in engine.faults,
+                "buffered": "buffered_stream" in engine.faults,
+            }
+            if spoiling is None:
+                return Stream(ask, **settings)
+            return SpoiledStream(ask, how=spoiling, cut=_cutter(transport), **settings)
 
         request, answer = engine.admit(ask, stream)
         try:
@@ -113,6 +121,14 @@ class SimApp:
             engine.done(request)
         if alive:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _cutter(transport: Any) -> Callable[[], None]:
+    def cut() -> None:
+        if transport is not None:
+            transport.abort()
+
+    return cut
 
 
 def _chunk_writer(transport: Any) -> Callable[[bytes], None]:
@@ -183,8 +199,7 @@ def _others(engine: SimEngine) -> Starlette:
         return JSONResponse({"version": engine.version, "simulated": True})
 
     async def metrics(_: WebRequest) -> Response:
-        await asyncio.sleep(engine.faults.value("slow_metrics", "SECONDS") or 0.0)
-        return Response(engine.metrics_page(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return await _metrics(engine)
 
     async def load(_: WebRequest) -> Response:
         return JSONResponse({"server_load": len(engine.core.running) + len(engine.core.waiting)})
@@ -208,9 +223,29 @@ def _others(engine: SimEngine) -> Starlette:
             Route("/detokenize", _guarded(_detokenize), methods=["POST"]),
             Route("/reset_prefix_cache", reset, methods=["POST"]),
             Route("/sim/truth", truth),
+            Route("/sim/journal", functools.partial(_journal, engine)),
             Route("/sim/fault", _guarded(lambda body: _fault(engine, body)), methods=["POST"]),
         ]
     )
+
+
+async def _metrics(engine: SimEngine) -> Response:
+    await asyncio.sleep(engine.faults.value("slow_metrics", "SECONDS") or 0.0)
+    if "metrics_down" in engine.faults:
+        return Response("Internal Server Error", status_code=500, media_type="text/plain")
+    return Response(engine.metrics_page(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+async def _journal(engine: SimEngine, request: WebRequest) -> Response:
+    """Return what was done between two moments (?since=S&until=S&slack=S, seconds of the machine's monotonic clock)."""
+    if engine.journal is None:
+        return JSONResponse({"error": "started without --sim-journal"}, status_code=404)
+    try:
+        since, until = (float(request.query_params[name]) for name in ("since", "until"))
+        slack = float(request.query_params.get("slack", "0"))
+    except (KeyError, ValueError):
+        return JSONResponse({"error": "write ?since=SECONDS&until=SECONDS"}, status_code=400)
+    return JSONResponse(engine.journal.between(since, until, slack=slack))
 
 
 def _guarded(answer: Callable[[Any], dict[str, Any]]) -> Callable[[WebRequest], Awaitable[Response]]:

@@ -15,6 +15,7 @@ from nightsweep.simulator.answers import Answer
 from nightsweep.simulator.bootlog import Booted, Log, engine_died, kill_self
 from nightsweep.simulator.engine import EngineCore
 from nightsweep.simulator.faults import KINDS, Fault, FaultSet
+from nightsweep.simulator.journal import Journal
 from nightsweep.simulator.kvpool import BLOCK, KvPool, block_hashes
 from nightsweep.simulator.metrics import EngineMetrics
 from nightsweep.simulator.pace import Pacer
@@ -22,7 +23,8 @@ from nightsweep.simulator.request import Request
 from nightsweep.simulator.requests import Ask, Limits
 from nightsweep.simulator.settings import SimSettings
 
-_TIMED = frozenset({"exit_in_window", "exit_137", "counter_reset", "stall", "preempt", "jit_warning"})
+_TIMED = frozenset({"exit_in_window", "exit_137", "counter_reset", "stall", "preempt", "jit_warning", "foreign_burst"})
+_SPOILING = ("cut_stream", "stream_error", "empty_stream", "garbage")
 _DEAD_FOR = 0.45  # real seconds between the core's death and the server's own end, as measured on vLLM 0.26
 
 
@@ -47,6 +49,7 @@ class SimEngine:
             names = tuple(f"{name}-other" for name in names)
         self.limits = Limits(names, booted.max_model_len, speculating=self.truth.k > 0)
         profile = self.truth.profile
+        self.journal = Journal() if settings.journal else None
         self.metrics = EngineMetrics(model=names[0], k=self.truth.k, cache_config=_cache_config(settings, booted))
         self.core = EngineCore(
             self.truth,
@@ -56,7 +59,9 @@ class SimEngine:
             max_num_seqs=settings.max_num_seqs or profile.max_num_seqs,
             max_num_batched_tokens=settings.max_num_batched_tokens or profile.max_num_batched_tokens,
             rng=Random(settings.luck if settings.luck is not None else time.time_ns() ^ os.getpid()),
+            journal=self.journal,
         )
+        self._most = self.core.max_num_seqs
         self.pacer = Pacer(self.core, speed=settings.speed)
         self._log = log
         self._answers: dict[Request, Answer] = {}
@@ -82,7 +87,7 @@ class SimEngine:
             max_tokens=ask.max_tokens,
             temperature=ask.temperature,
             difficulty=content.difficulty(key, seed=self.seed),
-            outlet=outlet,
+            outlet=outlet if self.journal is None else self.journal.follow(outlet, arrived=time.monotonic()),
         )
         self._answers[request] = outlet
         self.core.submit(request, now=time.monotonic())
@@ -104,9 +109,16 @@ class SimEngine:
         self.core.abort(request)
         self._answers.pop(request, None)
 
-    def unlucky(self) -> bool:
-        """Return whether this request is one of those that an `error_rate` lets fail."""
-        fraction = self.faults.value("error_rate", "FRACTION")
+    def refusal(self) -> int | None:
+        """Return the HTTP status with which this request is refused, by the faults that strike some; None for the others."""
+        return 500 if self._strikes("error_rate") else 503 if self._strikes("refuse") else None
+
+    def spoiling(self) -> str | None:
+        """Return the fault that spoils this stream; None for the others."""
+        return next((name for name in _SPOILING if self._strikes(name)), None)
+
+    def _strikes(self, name: str) -> bool:
+        fraction = self.faults.value(name, "FRACTION")
         return fraction is not None and self._luck.random() < fraction
 
     # --- faults ------------------------------------------------------------------------------------------------------
@@ -138,6 +150,9 @@ class SimEngine:
             self.core.foreign.rate = 0.0
         if name == "slow_drift":
             self.pacer.slow_down(0.0)
+        if name == "hold":
+            self.core.max_num_seqs = self._most
+            self.pacer.wake()
         return known
 
     def _enforce(self, fault: Fault) -> None:
@@ -146,6 +161,8 @@ class SimEngine:
             self.pacer.wake()
         elif fault.name == "slow_drift":
             self.pacer.slow_down(fault.value("FRACTION_PER_S"))
+        elif fault.name == "hold":
+            self.core.max_num_seqs = max(1, int(fault.value("STREAMS")))
         elif fault.name in _TIMED:
             loop = asyncio.get_running_loop()
             self._timers[fault.name] = loop.call_later(fault.value("AFTER"), self._strike, fault)
@@ -159,6 +176,8 @@ class SimEngine:
             self.metrics.restart()
         elif fault.name == "preempt":
             self.core.preempt_latest()
+        elif fault.name == "foreign_burst":
+            self._burst(fault.value("RATE"), fault.value("SECONDS"))
         elif fault.name == "stall":
             self.pacer.stall(fault.value("SECONDS"))
         elif fault.name == "jit_warning":
@@ -168,6 +187,14 @@ class SimEngine:
             )
             self._log.core("jit_monitor.py:103", text, level="WARNING")
             self.pacer.stall(fault.value("SECONDS"))
+
+    def _burst(self, rate: float, seconds: float) -> None:
+        def over() -> None:
+            self.core.foreign.rate = 0.0
+
+        self.core.foreign.rate = rate
+        self.pacer.wake()
+        asyncio.get_running_loop().call_later(seconds, over)
 
     def die(self) -> None:
         """Lose the engine core as vLLM does: every request gets an error, then the server ends by itself with code 0."""

@@ -50,6 +50,7 @@ class SimSettings:
         boot_speed: The same for the boot.
         seed: Of content: how hard each prompt is to draft for, how long its answer is.
         luck: Seed of the draws at each step; None lets every boot have its own.
+        journal: Whether every step and event is noted, to be asked for at /sim/journal.
         non_default: Arguments as given, for the log.
     """
 
@@ -72,6 +73,7 @@ class SimSettings:
     boot_speed: float
     seed: int
     luck: int | None
+    journal: bool
     faults: tuple[Fault, ...]
     non_default: dict[str, Any]
 
@@ -111,6 +113,7 @@ def read_settings(arguments: Sequence[str]) -> SimSettings:
         boot_speed=values.sim_boot_speed or values.sim_speed,
         seed=values.sim_seed,
         luck=values.sim_luck,
+        journal=values.sim_journal,
         faults=tuple(fault for group in values.sim_fault for fault in group),
         non_default=_non_default(parser, values, model, names),
     )
@@ -180,6 +183,7 @@ def _add_own(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--sim-boot-speed", type=_positive, help="the same for the boot (default: as --sim-speed)")
     group.add_argument("--sim-seed", type=int, default=0, help="seed of what hangs on a prompt's content (default 0)")
     group.add_argument("--sim-luck", type=int, help="seed of the draws at each step (default: every boot its own)")
+    group.add_argument("--sim-journal", action="store_true", help="note every step and event, for GET /sim/journal")
     group.add_argument(
         "--sim-fault",
         action="append",
