@@ -309,6 +309,8 @@ def tokens_between(request: Mapping[str, Any], edges: tuple[float, float]) -> fl
     times = request["chunk_at"]
     arrived = times["s"] if "s" in times else [nanoseconds / 1e9 for nanoseconds in accumulate(times["ns"])]
     counts = request["chunk_tokens"]
+    if not arrived:
+        return 0.0
     if counts is None or len(counts) != len(arrived):
         raise SystemExit(f"{len(arrived)} chunks, but token counts of {counts and len(counts)}")
     return float(sum(count for at, count in zip(arrived, counts, strict=True) if edges[0] < at <= edges[1]))
