@@ -157,6 +157,7 @@ def _config_document(config: EngineConfig, planned: Planned) -> dict[str, Any]:
         "image": config.engine.image,
         "model": config.engine.model,
         "speculative": dict(config.speculative) if config.speculative else None,
+        "draft_tokens_per_step": _drafts(config),
         "grid": dict(config.grid_values),
         "command": list(planned.commands[config.fingerprint]),
         "document": dict(config.document),
@@ -179,16 +180,20 @@ def _show(planned: Planned) -> None:
 
 def _configs_table(planned: Planned) -> Table:
     from nightsweep.analysis.tables import Column, Group, Row, Table
-    from nightsweep.analysis.text import plural, short, temperature
+    from nightsweep.analysis.text import count, plural, short, temperature
 
     plan, probe = planned.plan, planned.plan.probe
     cells = _cells_per_config(plan)
     figures = (str(probe.boots), str(cells), str(cells * probe.repeats))
     prefills = str(probe.boots * probe.prefill.repeats) if probe.prefill else "0"
-    rows = [Row((config.name, short(config.fingerprint), *figures, prefills)) for config in plan.configs]
+    rows = [
+        Row((config.name, short(config.fingerprint), count(_drafts(config)), *figures, prefills))
+        for config in plan.configs
+    ]
     columns = (
         Column("config", right=False),
         Column("fingerprint", right=False),
+        Column("draft tokens"),  # a step, in one unit for all engines
         Column("boots"),
         Column("cells"),
         Column("windows"),
@@ -203,6 +208,13 @@ def _configs_table(planned: Planned) -> Table:
         f"cells: concurrency {streams} x temperature {degrees}; {probe.repeats} repeats of {probe.window:g} s each",
     )
     return Table(f"Plan {plan.name}", columns, (Group("", tuple(rows)),), notes=notes, simulated=plan.simulated)
+
+
+def _drafts(config: EngineConfig) -> int | None:
+    """Return how many tokens a step proposes, whatever unit the engine's own setting has: vLLM's k=7 is SGLang's window of 8."""
+    from nightsweep.engine.speculative import proposed_drafts
+
+    return proposed_drafts(config.engine.kind, config.speculative)
 
 
 def _command_lines(config: EngineConfig, planned: Planned) -> Iterator[str]:

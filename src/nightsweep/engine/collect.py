@@ -43,7 +43,7 @@ _ABRIDGED = re.compile(r"[\d.,]{0,3}(?:\.\.|\s?(?:…|\.\.\.|\[truncated|\[\.\.\
 
 
 def abridged(text: str, end: int) -> bool:
-    """Whether a value ends where somebody shortened the line ("GPU blocks: 12...") or inside a longer number: not the engine's."""
+    """Whether a value ends where somebody shortened the line ("GPU blocks: 12...") or inside a longer number."""
     return _ABRIDGED.match(text, end) is not None
 
 

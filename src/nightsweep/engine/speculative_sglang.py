@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nightsweep.engine.flags import argument, tokens
-from nightsweep.engine.speculative import Span, proposed_drafts, unknown, whole
+from nightsweep.engine.speculative import Span, unknown, whole
 from nightsweep.engine.versions import Version, image_version
 from nightsweep.plan.model import EngineConfig
 
@@ -142,10 +142,6 @@ def _algorithm(settings: Mapping[str, Any], version: Version | None) -> Iterator
 def _length(settings: Mapping[str, Any]) -> Iterator[str]:
     window = whole(settings.get("num_draft_tokens"))
     steps = whole(settings.get("num_steps"))
-    if window is not None:
-        drafts = proposed_drafts("sglang", settings)
-        if drafts == window - 1:
-            yield f"num_draft_tokens {window} is the verified window: {drafts} draft tokens a step, as vLLM counts them"
     if window is not None and steps is not None and settings.get("eagle_topk", 1) == 1 and window != steps + 1:
         yield f"with eagle_topk 1 SGLang sets num_draft_tokens to num_steps + 1 = {steps + 1}; {window} will not be applied"
     if settings.get("adaptive"):

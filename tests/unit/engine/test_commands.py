@@ -188,7 +188,6 @@ def test_the_model_runner_is_foreseen_where_the_release_decides_it(
     [
         ({"method": "DSPARK"}, "SGLang's is 'algorithm'"),
         ({"algorithm": "EAGLE", "num_speculative_tokens": 7}, "7 there is num_draft_tokens 8 here"),
-        ({"algorithm": "EAGLE", "num_draft_tokens": 8}, "7 draft tokens a step, as vLLM counts them"),
         ({"algorithm": "EAGLE", "num_steps": 3, "num_draft_tokens": 8}, "num_steps + 1 = 4"),
         ({"algorithm": "DSPRK"}, "'DSPARK'"),
         ({}, "SGLang does not speculate without one"),
