@@ -110,6 +110,14 @@ def test_the_two_databases_are_made_before_anybody_needs_them() -> None:
     assert services["worker"]["environment"]["NIGHTSWEEP_DATABASE_URL"].endswith("/nightsweep")
 
 
+def test_compose_and_systemd_set_only_variables_that_the_product_reads() -> None:
+    settings = (ROOT / "src" / "nightsweep" / "settings.py").read_text(encoding="utf-8")
+    unit = (ROOT / "deploy" / "nightsweep.service").read_text(encoding="utf-8")
+    given = set(re.findall(r"^Environment=(\w+)=", unit, re.MULTILINE)) | set(_services()["worker"]["environment"])
+    assert "NIGHTSWEEP_PREFECT_API_URL" in given
+    assert not [name for name in given - {"TZ"} if f'"{name}"' not in settings]
+
+
 def _switches() -> dict[str, str]:
     lines = (ROOT / "deploy" / "prefect.env").read_text(encoding="utf-8").splitlines()
     return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
