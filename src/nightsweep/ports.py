@@ -309,6 +309,8 @@ class Target:
     Attributes:
         base_url: The engine itself, without /v1: counters, health and identity.
         load_url: Where requests go, without /v1; equals `base_url` unless a proxy is named.
+        ca: Path of a PEM file whose authorities are trusted besides the system's, or None.
+        http2: Whether the load is sent by HTTP/2: negotiated over TLS, from the first byte without.
     """
 
     base_url: str
@@ -318,6 +320,8 @@ class Target:
     api: str = "chat"
     api_key: Secret | None = None
     request_timeout: Seconds = Seconds(600.0)
+    ca: str | None = None
+    http2: bool = False
 
 
 @dataclass(frozen=True)
@@ -334,6 +338,17 @@ class WindowRequest:
     ramp_timeout: Seconds = Seconds(300.0)
 
 
+@dataclass(frozen=True)
+class SingleBatchRequest:
+    """One single-batch run: `input` random token ids drawn by `salt`, and `output` tokens whatever the model would stop at."""
+
+    input: Tokens
+    output: Tokens
+    temperature: float
+    salt: str
+    sampling: SamplingSpec
+
+
 class Probe(Protocol):
     """Load and readings over HTTP. Blocking; asyncio stays inside."""
 
@@ -343,8 +358,10 @@ class Probe(Protocol):
     def served_token(self, target: Target, *, timeout: Seconds) -> str | None:
         """Ask for one token. Return None when one was served, else the reason why not."""
 
-    def ask(self, base_url: str, paths: Mapping[str, str], *, timeout: Seconds) -> Mapping[str, Any]:
-        """Return the JSON answers by key; a path that does not answer is absent."""
+    def ask(
+        self, base_url: str, paths: Mapping[str, str], *, timeout: Seconds, api_key: Secret | None = None
+    ) -> Mapping[str, Any]:
+        """Return the JSON answers by key; a path that does not answer (also for want of a key) is absent."""
 
     def read(self, target: Target) -> Any:
         """Return one `Reading` of the target's counters (raises MetricsUnreadable)."""
@@ -356,9 +373,23 @@ class Probe(Protocol):
         """Measure one decode window; `alive` is asked several times a second and ends it when the engine is gone."""
 
     def prefill(
-        self, target: Target, *, tokens: Tokens, salt: str, sampling: SamplingSpec, alive: Callable[[], bool]
+        self,
+        target: Target,
+        *,
+        tokens: Tokens,
+        salt: str,
+        sampling: SamplingSpec,
+        alive: Callable[[], bool],
+        load: WindowRequest | None = None,
     ) -> PrefillResult:
-        """Measure one prefill of exactly `tokens` fresh tokens on an idle engine."""
+        """Measure one prefill of exactly `tokens` fresh tokens, on an idle engine.
+
+        Args:
+            load: Streams that decode meanwhile; they run alone for `load.window` first. None is an idle engine.
+        """
+
+    def single_batch(self, target: Target, request: SingleBatchRequest, *, alive: Callable[[], bool]) -> RawWindow:
+        """Measure one request alone on an idle engine; the raw window holds it, and the readings before and after."""
 
     def drain(self, target: Target, *, timeout: Seconds) -> bool:
         """Wait until the engine reports nothing running or waiting; False when it does not within `timeout`."""
@@ -383,13 +414,15 @@ class Stored:
 
     Attributes:
         windows: (config fingerprint, concurrency, temperature as str, repeat index) -> (clean, attempts so far).
-        prefills: (config fingerprint, repeat index) -> (clean, attempts so far).
+        prefills: (config fingerprint, prompt tokens, streams under load, repeat index) -> (clean, attempts so far).
         failed_boots: (config fingerprint, boot round) -> boots that failed, with their retry advice, oldest first.
+        single_batches: As `windows`, of single-batch cells.
     """
 
     windows: Mapping[tuple[str, int, str, int], tuple[bool, int]]
-    prefills: Mapping[tuple[str, int], tuple[bool, int]]
+    prefills: Mapping[tuple[str, int, int, int], tuple[bool, int]]
     failed_boots: Mapping[tuple[str, int], tuple[str, ...]]
+    single_batches: Mapping[tuple[str, int, str, int], tuple[bool, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

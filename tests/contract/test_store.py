@@ -450,7 +450,7 @@ def test_prefills_follow_the_same_rules(store: Store) -> None:
         night.keep_prefill(a_prefill(1900.0), attempt=3)
     with pytest.raises(ValueError, match="flag"):
         night.keep_prefill(a_prefill(None), index=1)
-    assert store.stored(night.sweep_id).prefills == {(night.plan.configs[0].fingerprint, 0): (True, 2)}
+    assert store.stored(night.sweep_id).prefills == {(night.plan.configs[0].fingerprint, 2000, 0, 0): (True, 2)}
 
 
 # --- events and production

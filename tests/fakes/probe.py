@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from nightsweep.errors import MetricsUnreadable
-from nightsweep.measurement.values import OccupancySample, PrefillResult, RawWindow, Reading, RequestTiming
+from nightsweep.measurement.values import (
+    OccupancySample,
+    PrefillResult,
+    RawWindow,
+    Reading,
+    RequestAcceptance,
+    RequestTiming,
+)
 from nightsweep.plan.model import SamplingSpec
-from nightsweep.ports import Clock, Target, WindowRequest
+from nightsweep.ports import Clock, Secret, SingleBatchRequest, Target, WindowRequest
 from nightsweep.units import MonotonicSeconds, Seconds, Tokens, TokensPerSecond
 
 LONG_AGO = datetime(2026, 11, 29, 22, 30, tzinfo=UTC)
@@ -104,6 +112,55 @@ def a_prefill_result(*, tokens: int = 12000, rate: float = 2000.0, flags: tuple[
     )
 
 
+def a_single_batch(
+    *,
+    tokens: int = 256,
+    prompt: int = 1024,
+    seconds: float = 1.8,
+    ttft: float = 0.2,
+    acceptance_length: float | None = 2.0,
+    cached: int | None = 0,
+    opened: float = 100.0,
+    started: datetime = LONG_AGO,
+    acceptance: RequestAcceptance | None = None,
+) -> RawWindow:
+    """Return a clean single-batch run; without `acceptance_length` the engine has no counters of drafts."""
+    made = {"generation_tokens": tokens, "prompt_tokens": prompt}
+    if cached is not None:
+        made["prefix_cache_hits"] = cached
+    if acceptance_length is not None:
+        drafts = round((tokens - 1) / acceptance_length)
+        made |= {"drafts": drafts, "draft_tokens": 3 * drafts, "accepted_tokens": tokens - 1 - drafts}
+    before = {name: 5000.0 for name in made} | {"running": 0.0, "waiting": 0.0, "process_start": 17e8}
+    after = {name: value + made.get(name, 0) for name, value in before.items()}
+    ended = opened + ttft + seconds
+    request = RequestTiming(
+        stream=0,
+        prompt_index=0,
+        sent=MonotonicSeconds(opened),
+        first_token=MonotonicSeconds(opened + ttft),
+        ended=MonotonicSeconds(ended),
+        chunk_at=(opened + ttft, ended),
+        chunk_tokens=(1, tokens),
+        prompt_tokens=Tokens(prompt),
+        completion_tokens=Tokens(tokens),
+        cached_tokens=None if cached is None else Tokens(cached),
+        finish_reason="length",
+        acceptance=acceptance,
+    )
+    return RawWindow(
+        concurrency=1,
+        seconds_asked=None,
+        started=started,
+        before=Reading(MonotonicSeconds(opened - 0.01), Seconds(0.001), started, before),
+        after=Reading(MonotonicSeconds(ended + 0.01), Seconds(0.001), started, after),
+        samples=(),
+        requests=(request,),
+        ramp=None,
+        detail="random token ids 100 to 8000",
+    )
+
+
 class FakeProbe:
     """A `ports.Probe` whose answers are set beforehand. Waiting advances the clock.
 
@@ -111,9 +168,11 @@ class FakeProbe:
         calls: (method, facts) of every call, in order.
         windows: What the next windows give; when used up, `truth` (keywords of `a_raw_window`) makes clean ones.
         prefills: What the next prefills give; when used up, clean ones.
+        single_batches: What the next single-batch runs give; when used up, clean ones of two seconds.
         healthy_when: Whether the engine answers its health check now.
         refusal: Why no token is served; None serves one.
         answers: What `ask` finds, by key.
+        wanted_key: The API key that is asked for; None asks for none.
     """
 
     def __init__(
@@ -122,18 +181,22 @@ class FakeProbe:
         clock: Clock,
         windows: Iterable[Script] = (),
         prefills: Iterable[PrefillResult | BaseException] = (),
+        single_batches: Iterable[RawWindow | BaseException] = (),
         healthy_when: Callable[[], bool] = lambda: True,
         refusal: str | None = None,
         answers: Mapping[str, Any] | None = None,
         truth: Mapping[str, Any] | None = None,
+        wanted_key: Secret | None = None,
     ) -> None:
         self.clock = clock
         self.windows = list(windows)
         self.prefills = list(prefills)
+        self.single_batches = list(single_batches)
         self.healthy_when = healthy_when
         self.refusal = refusal
         self.answers = dict(answers or {})
         self.truth = dict(truth or {})
+        self.wanted_key = wanted_key
         self.values: dict[str, float] | None = {"generation_tokens": 0.0, "running": 0.0, "waiting": 0.0}
         self.calls: list[tuple[str, dict[str, Any]]] = []
 
@@ -152,11 +215,17 @@ class FakeProbe:
 
     def served_token(self, target: Target, *, timeout: Seconds) -> str | None:
         self.calls.append(("served_token", {"target": target}))
-        return self.refusal if self.healthy_when() else "connection refused"
+        if not self.healthy_when():
+            return "connection refused"
+        return "HTTP 401: unauthorized" if target.api_key != self.wanted_key else self.refusal
 
-    def ask(self, base_url: str, paths: Mapping[str, str], *, timeout: Seconds) -> Mapping[str, Any]:
-        self.calls.append(("ask", {"base_url": base_url, "paths": dict(paths)}))
-        return {key: self.answers[key] for key in paths if key in self.answers} if self.healthy_when() else {}
+    def ask(
+        self, base_url: str, paths: Mapping[str, str], *, timeout: Seconds, api_key: Secret | None = None
+    ) -> Mapping[str, Any]:
+        self.calls.append(("ask", {"base_url": base_url, "paths": dict(paths), "api_key": api_key}))
+        if not self.healthy_when() or api_key != self.wanted_key:
+            return {}
+        return {key: self.answers[key] for key in paths if key in self.answers}
 
     def read(self, target: Target) -> Reading:
         self.calls.append(("read", {"target": target}))
@@ -182,14 +251,35 @@ class FakeProbe:
         return self._from_truth(request, alive=alive)
 
     def prefill(
-        self, target: Target, *, tokens: Tokens, salt: str, sampling: SamplingSpec, alive: Callable[[], bool]
+        self,
+        target: Target,
+        *,
+        tokens: Tokens,
+        salt: str,
+        sampling: SamplingSpec,
+        alive: Callable[[], bool],
+        load: WindowRequest | None = None,
     ) -> PrefillResult:
-        self.calls.append(("prefill", {"target": target, "tokens": tokens, "salt": salt}))
+        self.calls.append(("prefill", {"target": target, "tokens": tokens, "salt": salt, "load": load}))
         scripted = self.prefills.pop(0) if self.prefills else a_prefill_result(tokens=tokens)
         if isinstance(scripted, BaseException):
             raise scripted
         self.clock.sleep(scripted.ttft or Seconds(0.0))
         return scripted
+
+    def single_batch(self, target: Target, request: SingleBatchRequest, *, alive: Callable[[], bool]) -> RawWindow:
+        self.calls.append(("single_batch", {"target": target, "request": request}))
+        if self.single_batches:
+            scripted = self.single_batches.pop(0)
+            if isinstance(scripted, BaseException):
+                raise scripted
+            return scripted
+        opened = float(self.clock.monotonic())
+        self.clock.sleep(Seconds(2.0))
+        raw = a_single_batch(
+            tokens=int(request.output), prompt=int(request.input), opened=opened, started=self.clock.now()
+        )
+        return raw if alive() else replace(raw, after=None, ended_early="engine_exited", detail="the engine is gone")
 
     def drain(self, target: Target, *, timeout: Seconds) -> bool:
         self.calls.append(("drain", {"target": target}))

@@ -38,6 +38,7 @@ class FakeQueries:
             row
             for row in self.window_rows
             if _common(row, filters)
+            and row.kind == filters.kind
             and (not filters.concurrency or row.concurrency in filters.concurrency)
             and (not filters.temperature or row.temperature in filters.temperature)
             and (filters.with_flagged == "yes" or not row.flags)

@@ -12,7 +12,7 @@ from typing import Any
 from nightsweep.engine.values import LogLine
 from nightsweep.errors import BootAlreadyEnded, BoxBusy, LeaseLost, NotFound, RepeatAlreadyStored
 from nightsweep.measurement.values import PrefillResult, WindowResult
-from nightsweep.plan.model import EngineConfig, PrefillRepeat, Repeat, SweepPlan
+from nightsweep.plan.model import DECODE, SINGLE_BATCH, EngineConfig, PrefillRepeat, Repeat, SweepPlan
 from nightsweep.ports import (
     BootOutcome,
     BootReady,
@@ -80,6 +80,7 @@ class FakeMeasured:
     result: WindowResult | PrefillResult
     conditions: Mapping[str, Any]
     at: datetime
+    kind: str = DECODE
 
     @property
     def content(self) -> tuple[Any, ...]:
@@ -231,7 +232,8 @@ class FakeStore:
                     slot = (boot.config, boot.boot_round)
                     failed[slot] = (*failed.get(slot, ()), retry)
             return Stored(
-                windows=_summary(self.windows, sweep_id),
+                windows=_summary(self.windows, sweep_id, kind=DECODE),
+                single_batches=_summary(self.windows, sweep_id, kind=SINGLE_BATCH),
                 prefills=_summary(self.prefills, sweep_id),
                 failed_boots=failed,
             )
@@ -333,7 +335,7 @@ class FakeStore:
             raise ValueError("a window without numbers needs a flag that says why")
         cell = repeat.cell
         key = (cell.config, cell.concurrency, key_of(cell.temperature), repeat.index)
-        new = FakeMeasured(lease.sweep_id, boot_id, key, attempt, result, conditions, at)
+        new = FakeMeasured(lease.sweep_id, boot_id, key, attempt, result, conditions, at, cell.kind)
         return self._keep(self.windows, lease, new)
 
     def add_prefill(
@@ -350,7 +352,8 @@ class FakeStore:
         """See `ports.Store`."""
         if not result.flags and result.rate is None:
             raise ValueError("a prefill without a rate needs a flag that says why")
-        new = FakeMeasured(lease.sweep_id, boot_id, (repeat.config, repeat.index), attempt, result, conditions, at)
+        key = (repeat.config, repeat.tokens, repeat.under_load, repeat.index)
+        new = FakeMeasured(lease.sweep_id, boot_id, key, attempt, result, conditions, at)
         return self._keep(self.prefills, lease, new)
 
     def _keep(self, rows: dict[int, FakeMeasured], lease: Lease, new: FakeMeasured) -> int:
@@ -360,7 +363,7 @@ class FakeStore:
             if boot.config != new.key[0]:
                 raise ValueError(f"boot {new.boot_id} is of config {boot.config[:12]}, the repeat of {new.key[0][:12]}")
             for row_id, row in rows.items():
-                if (row.sweep_id, row.key) != (new.sweep_id, new.key):
+                if (row.sweep_id, row.kind, row.key) != (new.sweep_id, new.kind, new.key):
                     continue
                 same = row.attempt == new.attempt
                 if same and row.content == new.content:
@@ -413,10 +416,12 @@ class FakeStore:
             return tuple((i, row.production.name) for i, row in rows if row.box_id == box_id and not row.closed)
 
 
-def _summary(rows: Mapping[int, FakeMeasured], sweep_id: int) -> dict[Any, tuple[bool, int]]:
+def _summary(
+    rows: Mapping[int, FakeMeasured], sweep_id: int, *, kind: str | None = None
+) -> dict[Any, tuple[bool, int]]:
     found: dict[Any, tuple[bool, int]] = {}
     for row in rows.values():
-        if row.sweep_id == sweep_id:
+        if row.sweep_id == sweep_id and (kind is None or row.kind == kind):
             clean, attempts = found.get(row.key, (False, 0))
             found[row.key] = (clean or row.result.clean, attempts + 1)
     return found

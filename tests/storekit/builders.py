@@ -275,8 +275,14 @@ class Night:
         cell = Cell(self.plan.configs[config].fingerprint, concurrency, Decimal(temperature))
         return Repeat(cell=cell, index=index, boot_round=0)
 
-    def prefill_repeat(self, index: int = 0) -> PrefillRepeat:
-        return PrefillRepeat(config=self.plan.configs[0].fingerprint, index=index, boot_round=0)
+    def prefill_repeat(self, index: int = 0, *, tokens: int = 2000, under_load: int = 0) -> PrefillRepeat:
+        return PrefillRepeat(
+            config=self.plan.configs[0].fingerprint,
+            index=index,
+            boot_round=0,
+            tokens=Tokens(tokens),
+            under_load=under_load,
+        )
 
     def keep(
         self,

@@ -8,6 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from nightsweep.plan.model import DECODE
 from nightsweep.units import GiB, Seconds, Tokens
 
 
@@ -30,6 +31,7 @@ class Filters:
     image: str | None = None
     since: datetime | None = None
     with_flagged: str = "no"  # "no" | "yes": whether flagged windows are listed too
+    kind: str = DECODE  # of cells: windows of one kind are asked for at a time
 
 
 @dataclass(frozen=True)
@@ -72,11 +74,18 @@ class WindowRow:
     flag_details: Mapping[str, str] = field(default_factory=dict)
     not_applied: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    kind: str = DECODE
 
 
 @dataclass(frozen=True)
 class PrefillRow:
-    """One stored prefill measurement."""
+    """One stored prefill measurement.
+
+    Attributes:
+        tokens: Length that was asked for; None where it is not known.
+        under_load: Streams that decoded meanwhile; 0 is an idle engine.
+        slowdown: Decode rate of those streams before, divided by that during the prefill.
+    """
 
     prefill_id: int
     sweep_id: int
@@ -94,6 +103,9 @@ class PrefillRow:
     box: str
     simulated: bool
     conditions: str = ""  # fingerprint
+    tokens: Tokens | None = None
+    under_load: int = 0
+    slowdown: float | None = None
 
 
 @dataclass(frozen=True)
@@ -240,7 +252,12 @@ class CellSummary:
 
 @dataclass(frozen=True)
 class PrefillSummary:
-    """Prefill of one config: rate with run count and range."""
+    """Prefill of one config, prompt length and load: rate with run count and range.
+
+    Attributes:
+        under_load: Streams that decoded meanwhile; 0 is an idle engine.
+        slowdown: Decode rate of those streams before, divided by that during the prefill.
+    """
 
     config: str
     config_fingerprint: str
@@ -252,6 +269,8 @@ class PrefillSummary:
     simulated: bool
     conditions: str = ""
     flags: tuple[str, ...] = ()
+    under_load: int = 0
+    slowdown: Spread | None = None
 
 
 @dataclass(frozen=True)

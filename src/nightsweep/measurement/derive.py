@@ -8,10 +8,13 @@ from dataclasses import dataclass, replace
 from nightsweep.engine.values import Dialect, Unavailable
 from nightsweep.errors import DialectMismatch
 from nightsweep.measurement import client_times, rates
+from nightsweep.measurement.buffering import delivery, without_times
 from nightsweep.measurement.flags import flags
+from nightsweep.measurement.identity import rate_identity
 from nightsweep.measurement.occupancy import mean_running, occupancy, own_tokens, queued_share
+from nightsweep.measurement.requests import disagreement, own_acceptance
 from nightsweep.measurement.values import DecodeNumbers, RawWindow, Reading, WindowResult
-from nightsweep.units import Ratio, Tokens
+from nightsweep.units import MonotonicSeconds, Ratio, Tokens
 
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "decode_rate": ("generation_tokens",),
@@ -43,6 +46,8 @@ NO_TIMES: Mapping[str, str] = {
 """Why a client-side time can be missing."""
 
 ACCEPTANCE_GAUGE = "acceptance_length_gauge"
+FEW_CALLS = 200
+"""Verify calls of finished requests below which the gauge of the last interval says as much."""
 
 
 def derive(raw: RawWindow, *, dialect: Dialect, num_speculative_tokens: int | None) -> WindowResult:
@@ -50,10 +55,9 @@ def derive(raw: RawWindow, *, dialect: Dialect, num_speculative_tokens: int | No
 
     A window without both readings, or with an engine restart inside, has no numbers. Facts beside the numbers:
     `step_time_by_gaps` (s, the engine's inter-token histogram), `identity_rate` (tokens/s: concurrency * tokens per
-    step and
-    stream / step time by gaps, which must agree with the decode rate), `mean_draft_length`, `mean_running`,
-    `queued_share`,
-    and the movement of further counters.
+    step and stream / step time by gaps, which must agree with the decode rate), the residuals of `identity`,
+    `mean_draft_length`, `mean_running`, `queued_share`, `chunks_per_read`, `acceptance_length_by_requests`, and the movement
+    of further counters.
 
     Args:
         dialect: Where this engine keeps its counters: gives sources and reasons.
@@ -67,10 +71,35 @@ def derive(raw: RawWindow, *, dialect: Dialect, num_speculative_tokens: int | No
     if before is not None and after is not None:
         own = own_tokens(raw.requests, opened=before.at, closed=after.at)
     found = flags(raw, own_tokens=own, num_speculative_tokens=num_speculative_tokens)
-    numbers = None
+    numbers: DecodeNumbers | None = None
+    notes: tuple[str, ...] = ()
     if before is not None and after is not None and after.at > before.at and not rates.resets(before, after):
         numbers = _Numbers(raw, before, after, dialect, num_speculative_tokens).decode(own)
-    return WindowResult(raw=raw, numbers=numbers, flags=tuple(found), flag_details=found)
+        numbers, notes = _judged(raw, numbers, opened=before.at, closed=after.at, k=num_speculative_tokens)
+    return WindowResult(raw=raw, numbers=numbers, flags=tuple(found), flag_details=found, notes=notes)
+
+
+def _judged(
+    raw: RawWindow, numbers: DecodeNumbers, *, opened: MonotonicSeconds, closed: MonotonicSeconds, k: int | None
+) -> tuple[DecodeNumbers, tuple[str, ...]]:
+    """Return the numbers that may stand, and what a reader must know of the window."""
+    arrived = delivery(raw.requests, opened=opened, closed=closed, num_speculative_tokens=k)
+    own = own_acceptance(raw.requests, opened=opened, closed=closed)
+    numbers = without_times(numbers, arrived)
+    identity = rate_identity(raw, numbers, opened=opened, closed=closed)
+    found: dict[str, float | None] = {
+        "chunks_per_read": arrived.chunks_per_read,
+        "acceptance_length_by_requests": None if own is None else own.length,
+        "requests_with_acceptance": None if own is None else own.requests,
+        **identity.facts,
+    }
+    facts = {**numbers.facts, **{name: value for name, value in found.items() if value is not None}}
+    notes = (
+        arrived.note,
+        disagreement(own, counted=numbers.acceptance_length, drafts=numbers.drafts),
+        identity.note,
+    )
+    return replace(numbers, facts=facts), tuple(note for note in notes if note)
 
 
 @dataclass(frozen=True)
@@ -153,14 +182,36 @@ class _Numbers:
         return {name: value for name, value in found.items() if value is not None}
 
     def _with_gauge(self, numbers: DecodeNumbers) -> DecodeNumbers:
-        """Take the acceptance length from a gauge where the engine has no counters of drafts; the source says so."""
+        """Take the acceptance length from elsewhere where the engine has no counters of drafts; the source says from where.
+
+        Counts of requests that ended in the window come before a gauge of the last interval.
+        """
+        if numbers.acceptance_length is not None or not isinstance(self.dialect.series.get("drafts"), Unavailable):
+            return numbers
+        length, source = self._by_finished()
         gauge = self.after.values.get(ACCEPTANCE_GAUGE)
-        if numbers.acceptance_length is not None or gauge is None or gauge < 1.0:
+        if length is None and gauge is not None and gauge >= 1.0:
+            length = gauge
+            source = f"{self._names(ACCEPTANCE_GAUGE)} (gauge: mean over the engine's last interval in the window)"
+        if length is None:
             return numbers
-        if not isinstance(self.dialect.series.get("drafts"), Unavailable):
-            return numbers
-        source = f"{self._names(ACCEPTANCE_GAUGE)} (gauge: mean over the engine's last interval in the window)"
-        return replace(numbers, acceptance_length=Ratio(gauge), sources={"acceptance_length": source})
+        return replace(numbers, acceptance_length=Ratio(length), sources={"acceptance_length": source})
+
+    def _by_finished(self) -> tuple[float | None, str]:
+        """Return the acceptance length of requests that ended in the window, whole: (tokens - requests) / verify calls.
+
+        Each request's first token is the prefill's. None with too few of them.
+
+        Source:
+            SGLang `sglang:generation_tokens_total`, `sglang:num_requests_total` and `sglang:spec_verify_calls_total` (0.5.13+),
+            which move when a request ends.
+        """
+        names = ("generation_tokens_finished", "requests_finished", "spec_verify_calls_finished")
+        tokens, requests, calls = (rates.delta(self.before, self.after, name) for name in names)
+        if tokens is None or requests is None or not calls or calls < FEW_CALLS or tokens <= requests:
+            return None, ""
+        listed = " and ".join(self._names(name) for name in names)
+        return (tokens - requests) / calls, f"{listed} (whole requests that ended in the window)"
 
     def _explained(self, numbers: DecodeNumbers) -> DecodeNumbers:
         """Add the source of every number there is, and the reason for every number there is not."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -23,6 +24,20 @@ COUNTERS = (
 """Counters whose movement over the prefill is kept, as facts "<name>_moved"."""
 
 
+@dataclass(frozen=True)
+class Beside:
+    """The streams that decoded while a prompt was prefilled.
+
+    Attributes:
+        alone: Reading from which on they decoded by themselves, until the prompt was sent.
+        held: Whether all of them ran.
+    """
+
+    streams: int
+    alone: Reading
+    held: bool
+
+
 def derive_prefill(
     timing: RequestTiming,
     *,
@@ -34,6 +49,7 @@ def derive_prefill(
     started: datetime,
     dialect: Dialect,
     facts: Mapping[str, Any],
+    load: Beside | None = None,
 ) -> PrefillResult:
     """Return rate = prompt tokens / TTFT, and what speaks against it.
 
@@ -44,6 +60,9 @@ def derive_prefill(
     Args:
         tokens: What was asked for; the rate uses what the engine counted.
         was_idle: Whether the engine had drained before.
+        load: The streams that decoded meanwhile. Their rate alone and during the prefill, and the slowdown (the first
+            divided by the second) are then among the facts; their own cache hits cannot be told from the prompt's by
+            counters, so that a miss needs `cached_tokens`, unless no other prompt came.
 
     Source:
         vLLM `vllm:prefix_cache_hits_total` (tokens), `vllm:request_prefill_time_seconds` (scheduled to first token).
@@ -51,14 +70,18 @@ def derive_prefill(
     moved = _moved(before, after)
     ttft = None if timing.first_token is None else Seconds(timing.first_token - timing.sent)
     counted = tokens if timing.prompt_tokens is None else timing.prompt_tokens
-    cached = _cached(timing, moved)
+    cached = _cached(timing, moved if load is None or moved.get("prompt_tokens") == counted else {})
     causes = {
         "engine_exited": "the engine ended" if exited else None,
         "counter_reset": "; ".join(resets(before, after)) or None,
         "request_failed": _failed(timing, asked=tokens, counted=counted, ttft=ttft),
     }
     doubts = {
-        "foreign_load": _foreign(moved, counted=counted, was_idle=was_idle),
+        "preempted": None if load is None else _preempted(before, after),
+        "foreign_load": _foreign(moved, counted=counted, was_idle=was_idle)
+        if load is None
+        else _crowded(before, streams=load.streams, was_idle=was_idle),
+        "underfilled": None if load is None or load.held else f"{load.streams} streams did not all decode",
         "cache_hit": _hit(cached),
     }
     flags = _first(causes) or {flag: why for flag, why in doubts.items() if why}
@@ -74,8 +97,47 @@ def derive_prefill(
         flags=tuple(flags),
         source=f"client TTFT; miss by {_miss_source(timing, moved, dialect)}",
         detail="; ".join(f"{flag}: {why}" for flag, why in flags.items()) or None,
-        facts={**facts, **{f"{name}_moved": value for name, value in moved.items()}},
+        facts={**facts, **{f"{name}_moved": value for name, value in moved.items()}, **_slowed(load, before, after)},
     )
+
+
+def _slowed(load: Beside | None, before: Reading, after: Reading) -> dict[str, float]:
+    """Return what the prefill cost the streams beside it; nothing where a rate cannot be told.
+
+    Units:
+        tokens / second, all streams together; the slowdown is a ratio. The prompt's own output token is not counted.
+    """
+    if load is None:
+        return {}
+    found: dict[str, float] = {"decode_streams": load.streams}
+    try:
+        alone, beside = delta(load.alone, before, "generation_tokens"), delta(before, after, "generation_tokens")
+    except CounterReset:
+        return found
+    if alone is not None and before.at > load.alone.at:
+        found["decode_rate_alone"] = alone / (before.at - load.alone.at)
+    if beside is not None and after.at > before.at:
+        found["decode_rate_beside"] = max(beside - 1, 0.0) / (after.at - before.at)
+    if found.get("decode_rate_alone") and found.get("decode_rate_beside"):
+        found["decode_slowdown"] = found["decode_rate_alone"] / found["decode_rate_beside"]
+    return found
+
+
+def _preempted(before: Reading, after: Reading) -> str | None:
+    try:
+        count = delta(before, after, "preemptions")
+    except CounterReset:
+        return None
+    return f"the engine preempted {count:g} times: KV cache too small for streams and prompt" if count else None
+
+
+def _crowded(before: Reading, *, streams: int, was_idle: bool) -> str | None:
+    if not was_idle:
+        return "the engine was not idle before"
+    running = before.values.get("running")
+    if running is None or running <= streams:
+        return None
+    return f"the engine ran {running:g} requests, the probe has {streams}"
 
 
 def _first(causes: Mapping[str, str | None]) -> dict[str, str]:

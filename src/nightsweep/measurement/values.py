@@ -22,6 +22,7 @@ FLAGS = (
     "aborted",
     "throttled",
     "disturbed",
+    "jit_compilation",
 )
 """Validity flags of a window. Only a window without any enters a mean."""
 
@@ -56,6 +57,25 @@ class OccupancySample:
 
 
 @dataclass(frozen=True)
+class RequestAcceptance:
+    """What the engine says of one request's drafts, which nobody else's traffic can touch. Absent is None.
+
+    Attributes:
+        drafts: Verification steps that drafted.
+        histogram: Drafts by how many of their tokens were accepted, 0 first. Shape: (most accepted + 1,).
+        length: Acceptance length as the engine states it, the bonus token counted.
+        source: The field of the answer.
+    """
+
+    source: str
+    drafts: Tokens | None = None
+    draft_tokens: Tokens | None = None
+    accepted_tokens: Tokens | None = None
+    histogram: tuple[int, ...] | None = None
+    length: float | None = None
+
+
+@dataclass(frozen=True)
 class RequestTiming:
     """One request of the load, on the client's monotonic clock.
 
@@ -79,6 +99,7 @@ class RequestTiming:
     finish_reason: str | None = None
     error: str | None = None
     cancelled: bool = False  # ended by the probe when the window had closed
+    acceptance: RequestAcceptance | None = None
 
 
 @dataclass(frozen=True)
@@ -125,7 +146,7 @@ class DecodeNumbers:
         foreign_tokens: Engine's tokens minus the probe's own in the window; None when the probe could not count its
             own.
         occupancy: In-flight stream seconds / (concurrency * window), 1.0 is full.
-        relative_uncertainty: Of the window's length, from the two readings' round trips.
+        relative_uncertainty: Of the window's length, from the two readings' round trips; None where the client timed it.
         integrity: Named residuals of the free checks (e.g. "tokens_minus_drafts_minus_accepted"), in tokens.
         sources: Which engine series each number came from.
         unavailable: Reason by number, where an engine cannot give it.
@@ -147,7 +168,7 @@ class DecodeNumbers:
     own_tokens: Tokens | None
     foreign_tokens: Tokens | None
     occupancy: Ratio
-    relative_uncertainty: Ratio
+    relative_uncertainty: Ratio | None
     ttft: Percentiles | None
     tpot: Percentiles | None
     e2e: Percentiles | None

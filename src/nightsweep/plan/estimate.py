@@ -26,6 +26,13 @@ PER_BOOT = Seconds(20.0)
 PREFILL_RATE = 2000.0
 """Prompt tokens/s, as published for the same box; prompts of one prefill are sent one after another."""
 
+PER_LOADED_PREFILL = Seconds(12.0)
+"""Seconds beside a prefill under load: streams come up, decode by themselves for a while, and are ended."""
+SINGLE_RATE = 25.0
+"""Tokens/s of one stream, as published for the same box."""
+PER_SINGLE_BATCH = Seconds(3.0)
+"""Seconds beside a single-batch run: its prompt, and waiting for an idle engine."""
+
 
 class _Cron(Protocol):
     def get_next(self, ret_type: type[datetime]) -> datetime:
@@ -137,8 +144,12 @@ def _default_cold_start(timeout: Seconds) -> Seconds:
 def _measuring(plan: SweepPlan, task: BootTask) -> float:
     probe = plan.probe
     windows = len(task.repeats) * (probe.window + PER_WINDOW)
-    prefill = len(task.prefills) * (probe.prefill.tokens / PREFILL_RATE + 1.0) if probe.prefill else 0.0
-    return float((probe.warmup if task.repeats else 0.0) + windows + prefill)
+    prefill = math.fsum(
+        one.tokens / PREFILL_RATE + 1.0 + (PER_LOADED_PREFILL if one.under_load else 0.0) for one in task.prefills
+    )
+    single = probe.single_batch
+    alone = len(task.single_batches) * (single.output / SINGLE_RATE + PER_SINGLE_BATCH) if single else 0.0
+    return float((probe.warmup if task.repeats or alone else 0.0) + windows + prefill + alone)
 
 
 def _nights(boots: Sequence[tuple[float, float]], *, night: float) -> int | None:
@@ -182,4 +193,6 @@ def _assumptions(plan: SweepPlan, tasks: Sequence[BootTask], *, history: Mapping
     lines.append(f"each window: {plan.probe.window:g} s and {PER_WINDOW:.0f} s around it, none measured again")
     if plan.probe.prefill:
         lines.append(f"prefill: {PREFILL_RATE:,.0f} prompt tokens/s")
+    if plan.probe.single_batch:
+        lines.append(f"single-batch run: {SINGLE_RATE:.0f} tokens/s and {PER_SINGLE_BATCH:.0f} s around it")
     return tuple(lines)

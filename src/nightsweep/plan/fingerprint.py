@@ -122,7 +122,7 @@ def _argument(value: Any) -> Any:
 def probe_document(probe: ProbeSpec) -> dict[str, Any]:
     """Return what a measured number depends on in the probe, and which cells there are.
 
-    Not in it: how often (repeats, boots, attempts), and what moves no number (API key, time limits).
+    Not in it: how often (repeats, boots, attempts, runs), and what moves no number (API key, trusted authorities, time limits).
     """
     return {
         "concurrency": sorted(probe.concurrency),
@@ -135,6 +135,20 @@ def probe_document(probe: ProbeSpec) -> dict[str, Any]:
         "sampling": asdict(probe.sampling),
         "prefill_tokens": probe.prefill.tokens if probe.prefill else None,
         "warmup": probe.warmup,
+        **_later_keys(probe),
+    }
+
+
+def _later_keys(probe: ProbeSpec) -> dict[str, Any]:
+    """Return what came after the first version; absent where it is not used, so that older plans keep their fingerprint."""
+    prefill, single = probe.prefill, probe.single_batch
+    return {
+        "prefill_others": list(prefill.others) or None if prefill else None,
+        "prefill_under_load": prefill.under_load or None if prefill else None,
+        "single_batch": {"input": single.input, "output": single.output, "temperature": single.temperature}
+        if single
+        else None,
+        "http2": probe.http2 or None,
     }
 
 

@@ -13,6 +13,10 @@ from typing import Any
 
 from nightsweep.units import Seconds, Tokens
 
+DECODE = "decode"
+SINGLE_BATCH = "single_batch"
+"""Kinds of cells."""
+
 JSON = None | bool | int | float | str | list[Any] | dict[str, Any]
 
 
@@ -109,16 +113,48 @@ class SamplingSpec:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     max_tokens: int = 1024
-    ignore_eos: bool = False
+    ignore_eos: bool = False  # False is not sent: it is what every engine does anyway
+    min_tokens: int | None = None  # None is not sent
     seed: int | None = None  # None lets the engine draw; a number is sent with each request plus its index
 
 
 @dataclass(frozen=True)
 class PrefillSpec:
-    """The prefill probe: `repeats` fresh prompts of exactly `tokens` tokens on an idle engine, per boot."""
+    """The prefill probe: `repeats` fresh prompts of exactly `tokens` tokens on an idle engine, per boot.
+
+    Attributes:
+        others: Further prompt lengths, each measured as often.
+        under_load: Measure each length a second time while so many streams decode; 0 is on the idle engine only.
+    """
 
     tokens: Tokens
     repeats: int = 3
+    others: tuple[Tokens, ...] = ()
+    under_load: int = 0
+
+    @property
+    def lengths(self) -> tuple[Tokens, ...]:
+        """Every prompt length, in the order written."""
+        return (self.tokens, *self.others)
+
+    @property
+    def per_boot(self) -> int:
+        """Measurements of one boot."""
+        return len(self.lengths) * self.repeats * (2 if self.under_load else 1)
+
+
+@dataclass(frozen=True)
+class SingleBatchSpec:
+    """The single-batch probe: one request alone, `input` random token ids that no cache has seen, `output` tokens.
+
+    Attributes:
+        runs: Measurements of a config in the whole sweep, spread over its boots.
+    """
+
+    input: Tokens = Tokens(1024)
+    output: Tokens = Tokens(256)
+    runs: int = 2
+    temperature: Decimal = Decimal(0)
 
 
 @dataclass(frozen=True)
@@ -133,6 +169,8 @@ class ProbeSpec:
         prompt_seed: Seed of the order in which prompts are drawn: the same for every config (common random numbers).
         warmup: Longest time for the uncounted load after a boot; 0 is none.
         max_attempts: Measurements of one repeat at most: the first and two more when flagged.
+        ca: Path of a PEM file with authorities to trust besides the system's, for `through`.
+        http2: Send the load by HTTP/2, for a proxy that does it; counters are read as ever.
     """
 
     concurrency: tuple[int, ...]
@@ -148,9 +186,12 @@ class ProbeSpec:
     api_key: SecretRef | None = None
     sampling: SamplingSpec = SamplingSpec()
     prefill: PrefillSpec | None = None
+    single_batch: SingleBatchSpec | None = None
     warmup: Seconds = Seconds(30.0)
     max_attempts: int = 3
     request_timeout: Seconds = Seconds(600.0)
+    ca: str | None = None
+    http2: bool = False
 
 
 @dataclass(frozen=True)
@@ -173,11 +214,16 @@ class Production:
 
 @dataclass(frozen=True)
 class Cell:
-    """An engine config (by fingerprint) at one concurrency and temperature."""
+    """An engine config (by fingerprint) at one concurrency and temperature.
+
+    Attributes:
+        kind: What its repeats are: "decode" windows, or "single_batch" runs (concurrency 1). The two are never pooled.
+    """
 
     config: str
     concurrency: int
     temperature: Decimal
+    kind: str = DECODE
 
 
 @dataclass(frozen=True)
@@ -191,11 +237,18 @@ class Repeat:
 
 @dataclass(frozen=True)
 class PrefillRepeat:
-    """One prefill measurement of a config; `index` counts from 0 over the whole sweep, all boots of the config together."""
+    """One prefill measurement of a config; `index` counts from 0 over the whole sweep, all boots of the config together.
+
+    Attributes:
+        tokens: Length of the prompt; each length counts its own repeats.
+        under_load: Streams that decode meanwhile; 0 is an idle engine.
+    """
 
     config: str
     index: int
     boot_round: int
+    tokens: Tokens
+    under_load: int = 0
 
 
 @dataclass(frozen=True)
@@ -232,3 +285,4 @@ class BootTask:
     boot_round: int
     repeats: tuple[Repeat, ...]
     prefills: tuple[PrefillRepeat, ...] = ()
+    single_batches: tuple[Repeat, ...] = ()

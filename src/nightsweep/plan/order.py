@@ -6,7 +6,8 @@ import hashlib
 import random
 from decimal import Decimal
 
-from nightsweep.plan.model import BootTask, Cell, EngineConfig, PrefillRepeat, Repeat, SweepPlan
+from nightsweep.plan.extras import prefills_of, single_batches_of
+from nightsweep.plan.model import BootTask, Cell, EngineConfig, Repeat, SweepPlan
 
 
 def boot_tasks(plan: SweepPlan) -> tuple[BootTask, ...]:
@@ -39,23 +40,13 @@ def _task(plan: SweepPlan, config: EngineConfig, boot_round: int) -> BootTask:
         config=config,
         boot_round=boot_round,
         repeats=tuple(repeats),
-        prefills=_prefills(plan, config, boot_round),
+        prefills=prefills_of(probe, config.fingerprint, boot_round=boot_round),
+        single_batches=single_batches_of(probe, config.fingerprint, boot_round=boot_round),
     )
 
 
 def _cells(config: str, concurrency: tuple[int, ...], temperature: tuple[Decimal, ...]) -> tuple[Cell, ...]:
     return tuple(Cell(config, streams, degree) for streams in concurrency for degree in temperature)
-
-
-def _prefills(plan: SweepPlan, config: EngineConfig, boot_round: int) -> tuple[PrefillRepeat, ...]:
-    prefill = plan.probe.prefill
-    if prefill is None:
-        return ()
-    first = boot_round * prefill.repeats
-    return tuple(
-        PrefillRepeat(config=config.fingerprint, index=first + each, boot_round=boot_round)
-        for each in range(prefill.repeats)
-    )
 
 
 def _seed(plan: str, config: str, boot_round: int) -> int:

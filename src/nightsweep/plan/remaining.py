@@ -10,13 +10,13 @@ from functools import lru_cache
 from nightsweep.plan.model import BootTask, PrefillRepeat, Repeat, SweepPlan
 from nightsweep.plan.order import boot_tasks, slots
 
-__all__ = ["MAX_FAILED_BOOTS", "remaining", "slots", "temperature_key"]
+__all__ = ["MAX_FAILED_BOOTS", "prefill_key", "remaining", "slots", "temperature_key", "window_key"]
 
 MAX_FAILED_BOOTS = 2
 """Boots of one config and round that may fail, when the failure's advice is that another one may succeed."""
 
 Windows = Mapping[tuple[str, int, str, int], tuple[bool, int]]
-Prefills = Mapping[tuple[str, int], tuple[bool, int]]
+Prefills = Mapping[tuple[str, int, int, int], tuple[bool, int]]
 FailedBoots = Mapping[tuple[str, int], tuple[str, ...]]
 
 
@@ -27,7 +27,12 @@ def temperature_key(temperature: Decimal) -> str:
 
 
 def remaining(
-    plan: SweepPlan, *, windows: Windows, prefills: Prefills, failed_boots: FailedBoots
+    plan: SweepPlan,
+    *,
+    windows: Windows,
+    prefills: Prefills,
+    failed_boots: FailedBoots,
+    single_batches: Windows | None = None,
 ) -> tuple[BootTask, ...]:
     """Return the boots that are still to be made, each with what it still has to measure, in the plan's order.
 
@@ -36,32 +41,36 @@ def remaining(
 
     Args:
         windows: (config fingerprint, concurrency, `temperature_key`, repeat index) -> (clean, attempts so far).
-        prefills: (config fingerprint, repeat index) -> (clean, attempts so far).
+        prefills: (config fingerprint, prompt tokens, streams under load, repeat index) -> (clean, attempts so far).
         failed_boots: (config fingerprint, boot round) -> retry advice of each failed boot, oldest first.
+        single_batches: As `windows`, of single-batch cells.
     """
     given_up = {config for (config, _), advice in failed_boots.items() if "never" in advice}
-    most = plan.probe.max_attempts
+    most, runs = plan.probe.max_attempts, single_batches or {}
     out: list[BootTask] = []
     for task in boot_tasks(plan):
         config = task.config.fingerprint
         if config in given_up or len(failed_boots.get((config, task.boot_round), ())) >= MAX_FAILED_BOOTS:
             continue
-        repeats = tuple(repeat for repeat in task.repeats if _open(windows.get(_window_key(repeat)), most=most))
-        fresh = tuple(one for one in task.prefills if _open(prefills.get(_prefill_key(one)), most=most))
-        if len(repeats) == len(task.repeats) and len(fresh) == len(task.prefills):
+        repeats = tuple(repeat for repeat in task.repeats if _open(windows.get(window_key(repeat)), most=most))
+        fresh = tuple(one for one in task.prefills if _open(prefills.get(prefill_key(one)), most=most))
+        alone = tuple(one for one in task.single_batches if _open(runs.get(window_key(one)), most=most))
+        if (len(repeats), len(fresh), len(alone)) == (len(task.repeats), len(task.prefills), len(task.single_batches)):
             out.append(task)
-        elif repeats or fresh:
-            out.append(replace(task, repeats=repeats, prefills=fresh))
+        elif repeats or fresh or alone:
+            out.append(replace(task, repeats=repeats, prefills=fresh, single_batches=alone))
     return tuple(out)
 
 
-def _window_key(repeat: Repeat) -> tuple[str, int, str, int]:
+def window_key(repeat: Repeat) -> tuple[str, int, str, int]:
+    """Return the key of a repeat among the stored windows of its cell's kind."""
     cell = repeat.cell
     return cell.config, cell.concurrency, temperature_key(cell.temperature), repeat.index
 
 
-def _prefill_key(prefill: PrefillRepeat) -> tuple[str, int]:
-    return prefill.config, prefill.index
+def prefill_key(prefill: PrefillRepeat) -> tuple[str, int, int, int]:
+    """Return the key of a prefill among the stored ones."""
+    return prefill.config, prefill.tokens, prefill.under_load, prefill.index
 
 
 def _open(stored: tuple[bool, int] | None, *, most: int) -> bool:

@@ -5,6 +5,7 @@ Sections are checked one by one, so that a mistake in one does not hide those in
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -39,15 +40,12 @@ def _prompts(value: Any) -> str:
     raise Refused(f"{' | '.join(BUNDLED_PROMPTS)}, or the path of a JSONL file", remedy=nearest(name, BUNDLED_PROMPTS))
 
 
+_counts = quantities.listing(quantities.whole(least=1), what="whole numbers > 0")
+
+
 def _repeats(value: Any) -> int:
     if isinstance(value, dict):
         raise Refused("whole numbers > 0", remedy="`mode: decide` is not supported by this version.")
-    return int(quantities.whole(least=1)(value))
-
-
-def _prefill_tokens(value: Any) -> int:
-    if isinstance(value, list):
-        raise Refused("whole numbers > 0", remedy="Several context lengths are not supported by this version.")
     return int(quantities.whole(least=1)(value))
 
 
@@ -124,17 +122,27 @@ class SamplingIn(Section):
     frequency_penalty: Annotated[Any, _limited(-2, 2)] = 0.0
     max_tokens: Positive = 1024
     ignore_eos: Truth = False
+    min_tokens: Positive = None
     seed: Annotated[Any, BeforeValidator(quantities.whole(least=0))] = None
 
 
 class PrefillIn(Section):
     """`probe.prefill`."""
 
-    tokens: Annotated[Any, BeforeValidator(_prefill_tokens)]
+    tokens: Annotated[Any, BeforeValidator(_counts)]
     repeats: Positive = 3
+    under_load: Positive = None
 
 
-_counts = quantities.listing(quantities.whole(least=1), what="whole numbers > 0")
+class SingleBatchIn(Section):
+    """`probe.single_batch`."""
+
+    input: Positive = 1024
+    output: Annotated[Any, BeforeValidator(quantities.whole(least=2))] = 256
+    runs: Positive = 2
+    temperature: Annotated[Any, BeforeValidator(quantities.temperature)] = Decimal(0)
+
+
 _temperatures = quantities.listing(quantities.temperature, what="temperatures")
 
 
@@ -153,6 +161,9 @@ class ProbeIn(Section):
     api_key: SecretIn = None
     sampling: SamplingIn = Field(default_factory=SamplingIn)
     prefill: PrefillIn | None = None
+    single_batch: SingleBatchIn | None = None
+    ca: Text = None
+    http2: Truth = False
     warmup: DurationOrZero = 30.0
     max_attempts: Positive = 3
     request_timeout: Duration = 600.0
@@ -182,6 +193,7 @@ SECTIONS: dict[str, type[Section]] = {
     "engine.container": ContainerIn,
     "probe.sampling": SamplingIn,
     "probe.prefill": PrefillIn,
+    "probe.single_batch": SingleBatchIn,
 }
 TOP_KEYS = ("name", "production", "engine", "configs", "probe", "schedule", "box")
 NOT_YET = {
@@ -190,10 +202,8 @@ NOT_YET = {
     "control": "A control config",
     "probes": "Other kinds of probe",
     "probe.kind": "Other kinds of probe",
-    "probe.single_batch": "The single-batch probe",
     "probe.expect": "Predictions",
     "probe.objective": "Objectives",
-    "probe.prefill.under_load": "Prefill under decode load",
     "schedule.priority": "Priorities",
     "production.idle_for": "Waiting for an idle production engine",
     "configs.expect": "Predictions",

@@ -18,6 +18,7 @@ from nightsweep.plan.model import (
     SamplingSpec,
     Schedule,
     SecretRef,
+    SingleBatchSpec,
     SweepPlan,
 )
 from nightsweep.plan.quantities import text as read_text
@@ -31,6 +32,7 @@ from nightsweep.plan.schema import (
     SamplingIn,
     ScheduleIn,
     Section,
+    SingleBatchIn,
 )
 from nightsweep.plan.sections import checked, unknown_top_keys
 from nightsweep.units import Seconds, Tokens
@@ -215,6 +217,8 @@ def _probe(raw: Any, reading: _Reading) -> ProbeSpec | None:
     given = {name: getattr(section, name) for name in ProbeIn.model_fields}
     given["sampling"] = _sampling(section.sampling)
     given["prefill"] = _prefill(section.prefill)
+    given["single_batch"] = _single_batch(section.single_batch)
+    _check_load(section, reading)
     for name in ("window", "warmup", "request_timeout"):
         given[name] = Seconds(float(given[name]))
     return ProbeSpec(**given)
@@ -225,7 +229,30 @@ def _sampling(section: SamplingIn) -> SamplingSpec:
 
 
 def _prefill(section: PrefillIn | None) -> PrefillSpec | None:
-    return PrefillSpec(tokens=Tokens(section.tokens), repeats=section.repeats) if section else None
+    if section is None:
+        return None
+    first, *others = (Tokens(length) for length in section.tokens)
+    return PrefillSpec(tokens=first, repeats=section.repeats, others=tuple(others), under_load=section.under_load or 0)
+
+
+def _single_batch(section: SingleBatchIn | None) -> SingleBatchSpec | None:
+    if section is None:
+        return None
+    return SingleBatchSpec(**{name: getattr(section, name) for name in SingleBatchIn.model_fields})
+
+
+def _check_load(section: ProbeIn, reading: _Reading) -> None:
+    """Check what the load's keys say of each other."""
+    for key in ("ca", "http2"):
+        if getattr(section, key) and section.through is None:
+            text = "is for the proxy of `through`, and there is none: the engine itself is asked by plain HTTP/1.1"
+            reading.warnings.append((("probe", key), text))
+    sampling = section.sampling
+    if sampling.min_tokens is not None and sampling.min_tokens > sampling.max_tokens:
+        found = f"min_tokens {sampling.min_tokens} with max_tokens {sampling.max_tokens}"
+        reading.mistakes.append(
+            Mistake(("probe", "sampling", "min_tokens"), found, "min_tokens <= max_tokens", "Raise max_tokens.")
+        )
 
 
 def _with_engine_key(probe: ProbeSpec, configs: tuple[EngineConfig, ...]) -> ProbeSpec:

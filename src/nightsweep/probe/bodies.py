@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nightsweep.plan.model import SamplingSpec
-from nightsweep.ports import Target
+from nightsweep.ports import Secret, Target
 
 PATHS = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 
@@ -22,14 +22,20 @@ def headers_of(target: Target) -> dict[str, str]:
     """Return headers of a request to the model; the stream must not be compressed, or its chunks would be buffered."""
     headers = {"content-type": "application/json", "accept-encoding": "identity"}
     if target.api_key:
-        headers["authorization"] = f"Bearer {target.api_key!s}"
+        headers |= authorization(target.api_key)
     return headers
+
+
+def authorization(key: Secret) -> dict[str, str]:
+    """Return the header that carries an API key."""
+    return {"authorization": f"Bearer {key!s}"}
 
 
 def sampling_of(sampling: SamplingSpec, *, temperature: float, index: int = 0) -> dict[str, Any]:
     """Return every sampling parameter as the engines name it.
 
-    `min_p` is left out when None (vLLM refuses it under speculation); a seed is the plan's plus the request's index.
+    `min_p` and `min_tokens` are left out when None (vLLM refuses the first under speculation), `ignore_eos` when it is
+    not asked for: a strict proxy refuses what OpenAI's API does not know. A seed is the plan's plus the request's index.
     """
     found: dict[str, Any] = {
         "temperature": temperature,
@@ -39,8 +45,11 @@ def sampling_of(sampling: SamplingSpec, *, temperature: float, index: int = 0) -
         "presence_penalty": sampling.presence_penalty,
         "frequency_penalty": sampling.frequency_penalty,
         "max_tokens": sampling.max_tokens,
-        "ignore_eos": sampling.ignore_eos,
     }
+    if sampling.ignore_eos:
+        found["ignore_eos"] = True
+    if sampling.min_tokens is not None:
+        found["min_tokens"] = sampling.min_tokens
     if sampling.min_p is not None:
         found["min_p"] = sampling.min_p
     if sampling.seed is not None:

@@ -1,4 +1,4 @@
-"""HTTP clients, one for the load and one for the rest: HTTP/1.1, TLS verified, no proxy from the environment."""
+"""HTTP clients, one for the load and one for the rest: TLS verified, no proxy from the environment."""
 
 from __future__ import annotations
 
@@ -8,48 +8,78 @@ from functools import lru_cache
 
 import httpx
 
+from nightsweep.errors import InvalidPlan
 from nightsweep.probe.wire import RecordingTransport
 from nightsweep.units import Seconds
 
 CONNECT_TIMEOUT = Seconds(10.0)
 
 
-@lru_cache(maxsize=1)
-def _verifying() -> ssl.SSLContext:
-    """Return a context with the system's CAs, or those of SSL_CERT_FILE / SSL_CERT_DIR. Takes some 20 ms: made once."""
-    return httpx.create_ssl_context(trust_env=True)
+@lru_cache(maxsize=4)
+def _verifying(ca: str | None) -> ssl.SSLContext:
+    """Return a context with the system's CAs (or those of SSL_CERT_FILE / SSL_CERT_DIR), and those of `ca` besides.
+
+    Takes some 20 ms: made once.
+    """
+    context = httpx.create_ssl_context(trust_env=True)
+    if ca is not None:
+        context.load_verify_locations(cafile=ca)
+    return context
 
 
-def ssl_context(*urls: str) -> ssl.SSLContext:
+def require_ca(ca: str | None) -> None:
+    """Check that the file of certificate authorities can be used, before anything is touched.
+
+    Raises:
+        InvalidPlan: It cannot be read, or holds no certificate.
+    """
+    if ca is None:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=ca)
+    except ssl.SSLError as error:
+        why = "it holds no certificate in PEM form"
+        raise InvalidPlan(problems=(f"probe.ca: {ca!r} cannot be used ({why})",)) from error
+    except OSError as error:
+        raise InvalidPlan(problems=(f"probe.ca: {ca!r} cannot be read ({error.strerror or error})",)) from error
+
+
+def ssl_context(*urls: str, ca: str | None = None) -> ssl.SSLContext:
     """Return a verifying context; for plain HTTP an empty one, which trusts nobody and costs nothing."""
     if any(url.startswith("https:") for url in urls):
-        return _verifying()
+        return _verifying(ca)
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
-def make_load_client(*urls: str, timeout: Seconds, now: Callable[[], float]) -> httpx.AsyncClient:
-    """Return a client for the load: every request must bring a recorder (see `wire`)."""
-    transport = RecordingTransport(
-        verify=ssl_context(*urls), now=now, connect_timeout=min(float(timeout), float(CONNECT_TIMEOUT))
+def make_load_client(
+    *urls: str, timeout: Seconds, now: Callable[[], float], ca: str | None = None, http2: bool = False
+) -> httpx.AsyncClient:
+    """Return a client for the load: every request must bring a recorder (see `wire`).
+
+    Args:
+        http2: By HTTP/2: offered in the TLS handshake, spoken from the first byte without TLS. It costs several times the
+            CPU of HTTP/1.1 per chunk.
+    """
+    if http2:
+        from nightsweep.probe.http2 import stamping_transport
+
+        transport = stamping_transport(*urls, verify=ssl_context(*urls, ca=ca), now=now)
+        return httpx.AsyncClient(transport=transport, trust_env=False, timeout=_timeouts(timeout))
+    recording = RecordingTransport(
+        verify=ssl_context(*urls, ca=ca), now=now, connect_timeout=min(float(timeout), float(CONNECT_TIMEOUT))
     )
-    return httpx.AsyncClient(transport=transport, trust_env=False)
+    return httpx.AsyncClient(transport=recording, trust_env=False)
 
 
-def make_client(*urls: str, timeout: Seconds) -> httpx.AsyncClient:
+def make_client(*urls: str, timeout: Seconds, ca: str | None = None) -> httpx.AsyncClient:
     """Return a client for counters, health and identity.
 
-    `trust_env` is off: a proxy variable of the shell must not carry the load elsewhere. Connect, read, write and
-    pool each
-    have a timeout that is set on purpose.
+    `trust_env` is off: a proxy variable of the shell must not carry the load elsewhere.
     """
-    return httpx.AsyncClient(
-        verify=ssl_context(*urls),
-        trust_env=False,
-        http2=False,
-        timeout=httpx.Timeout(
-            connect=min(float(timeout), float(CONNECT_TIMEOUT)),
-            read=float(timeout),
-            write=float(timeout),
-            pool=float(timeout),
-        ),
-    )
+    return httpx.AsyncClient(verify=ssl_context(*urls, ca=ca), trust_env=False, http2=False, timeout=_timeouts(timeout))
+
+
+def _timeouts(timeout: Seconds) -> httpx.Timeout:
+    """Return connect, read, write and pool, each set on purpose: none may end a request before its own time is over."""
+    whole = float(timeout)
+    return httpx.Timeout(connect=min(whole, float(CONNECT_TIMEOUT)), read=whole, write=whole, pool=whole)

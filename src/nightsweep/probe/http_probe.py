@@ -12,14 +12,15 @@ import httpx
 
 from nightsweep.measurement.values import PrefillResult, RawWindow, Reading
 from nightsweep.plan.model import SamplingSpec
-from nightsweep.ports import Clock, Target, WindowRequest
+from nightsweep.ports import Clock, Secret, SingleBatchRequest, Target, WindowRequest
 from nightsweep.probe.background import ALIVE_POLL, Background
-from nightsweep.probe.bodies import headers_of, path_of, prompt_fields
+from nightsweep.probe.bodies import authorization, headers_of, path_of, prompt_fields
 from nightsweep.probe.client import make_client, make_load_client
 from nightsweep.probe.draining import drained
 from nightsweep.probe.load import Load, UsageModes
 from nightsweep.probe.prefill import PrefillRun
 from nightsweep.probe.readings import READ_TIMEOUT, fetch_reading
+from nightsweep.probe.single_batch import SingleBatchRun
 from nightsweep.probe.window import Patience, WindowRun
 from nightsweep.units import Seconds, Tokens
 
@@ -97,12 +98,15 @@ class HttpProbe:
 
         return self._with_client(ask, target.base_url, timeout=timeout)
 
-    def ask(self, base_url: str, paths: Mapping[str, str], *, timeout: Seconds) -> Mapping[str, Any]:
+    def ask(
+        self, base_url: str, paths: Mapping[str, str], *, timeout: Seconds, api_key: Secret | None = None
+    ) -> Mapping[str, Any]:
         """Return the JSON answers by key; a path that does not answer with JSON and 200 is absent."""
+        headers = {} if api_key is None else authorization(api_key)
 
         async def ask(client: httpx.AsyncClient) -> Mapping[str, Any]:
             answers = await asyncio.gather(
-                *(_json_of(client, base_url + path, timeout=timeout) for path in paths.values())
+                *(_json_of(client, base_url + path, timeout=timeout, headers=headers) for path in paths.values())
             )
             return {key: answer for key, answer in zip(paths, answers, strict=True) if answer is not None}
 
@@ -141,12 +145,20 @@ class HttpProbe:
         return self._with_load(run, target, alive=alive)
 
     def prefill(
-        self, target: Target, *, tokens: Tokens, salt: str, sampling: SamplingSpec, alive: Callable[[], bool]
+        self,
+        target: Target,
+        *,
+        tokens: Tokens,
+        salt: str,
+        sampling: SamplingSpec,
+        alive: Callable[[], bool],
+        load: WindowRequest | None = None,
     ) -> PrefillResult:
-        """Measure one prefill of exactly `tokens` fresh tokens on an idle engine.
+        """Measure one prefill of exactly `tokens` fresh tokens, on an idle engine.
 
         Args:
             salt: Another one for every prefill: the prompt follows from it.
+            load: Streams that decode meanwhile; they run alone for `load.window` first. None is an idle engine.
 
         Raises:
             MetricsUnreadable: The engine's counters could not be read.
@@ -160,6 +172,27 @@ class HttpProbe:
                 tokens=tokens,
                 salt=salt,
                 sampling=sampling,
+                clock=self._clock,
+                usage=self._usage,
+                gone=gone,
+                load=load,
+            ).measure()
+
+        return self._with_load(run, target, alive=alive)
+
+    def single_batch(self, target: Target, request: SingleBatchRequest, *, alive: Callable[[], bool]) -> RawWindow:
+        """Measure one request alone on an idle engine; the raw window holds it, and the readings before and after.
+
+        Raises:
+            MetricsUnreadable: The engine's counters could not be read.
+        """
+
+        async def run(clients: Clients, gone: asyncio.Event) -> RawWindow:
+            return await SingleBatchRun(
+                client=clients.control,
+                load_client=clients.load,
+                target=target,
+                request=request,
                 clock=self._clock,
                 usage=self._usage,
                 gone=gone,
@@ -206,18 +239,18 @@ class HttpProbe:
         async def run(gone: asyncio.Event) -> T:
             timeout, now = target.request_timeout, self._clock.monotonic
             async with (
-                make_client(target.base_url, timeout=timeout) as control,
-                make_load_client(target.load_url, timeout=timeout, now=now) as load,
+                make_client(target.base_url, timeout=timeout, ca=target.ca) as control,
+                make_load_client(target.load_url, timeout=timeout, now=now, ca=target.ca, http2=target.http2) as load,
             ):
                 return await measure(Clients(control=control, load=load), gone)
 
         return self._background.run(run, alive=alive, poll=ALIVE_POLL)
 
 
-async def _json_of(client: httpx.AsyncClient, url: str, *, timeout: Seconds) -> Any:
+async def _json_of(client: httpx.AsyncClient, url: str, *, timeout: Seconds, headers: dict[str, str]) -> Any:
     try:
         async with asyncio.timeout(float(timeout)):
-            response = await client.get(url)
+            response = await client.get(url, headers=headers)
         return response.json() if response.status_code == 200 else None
     except (httpx.HTTPError, ValueError, TimeoutError):
         return None

@@ -1,4 +1,4 @@
-"""One prefill: a fresh prompt of exactly so many tokens, on an idle engine, one output token."""
+"""One prefill: a fresh prompt of exactly so many tokens, one output token, on an idle engine or while streams decode."""
 
 from __future__ import annotations
 
@@ -10,28 +10,32 @@ from typing import Any
 
 import httpx
 
-from nightsweep.measurement.prefill import derive_prefill
+from nightsweep.measurement.prefill import Beside, derive_prefill
 from nightsweep.measurement.values import PrefillResult, Reading, RequestTiming
 from nightsweep.plan.model import SamplingSpec
-from nightsweep.ports import Clock, Target
+from nightsweep.ports import Clock, Target, WindowRequest
 from nightsweep.probe.bodies import headers_of, path_of, sampling_of, streaming_body, words_of
 from nightsweep.probe.draining import drained
-from nightsweep.probe.load import UsageModes
-from nightsweep.probe.readings import fetch_reading
+from nightsweep.probe.load import Load, UsageModes
+from nightsweep.probe.readings import fetch_reading, settled_reading
 from nightsweep.probe.stream import RequestLog, stream_once, timing_of
 from nightsweep.units import MonotonicSeconds, Seconds, Tokens
 
 IDLE_TIMEOUT = Seconds(30.0)
 TOKENIZE_TIMEOUT = 60.0
-COUNTER_LAG = 0.05
-COUNTER_TRIES = 4
+GAUGE_PATIENCE = 5.0
+RAMP_POLL = 0.05
 LOWEST_ID, HIGHEST_ID = 100, 1000
 """Token ids that every vocabulary has, for engines that do not tokenize for us; below lie special tokens."""
 
 
 @dataclass
 class PrefillRun:
-    """One prefill in the making. `gone` is set from outside when the engine is no longer alive."""
+    """One prefill in the making. `gone` is set from outside when the engine is no longer alive.
+
+    Attributes:
+        load: Streams that decode meanwhile, and for how long alone before; None is an idle engine.
+    """
 
     client: httpx.AsyncClient
     load_client: httpx.AsyncClient
@@ -42,9 +46,10 @@ class PrefillRun:
     clock: Clock
     usage: UsageModes
     gone: asyncio.Event
+    load: WindowRequest | None = None
 
     async def measure(self) -> PrefillResult:
-        """Return the result with its flags; a failed request is a flagged result.
+        """Return the result with its flags; a failed request, or a load that does not come up, is a flagged result.
 
         Raises:
             MetricsUnreadable: The engine's counters could not be read.
@@ -52,9 +57,19 @@ class PrefillRun:
         started = self.clock.now()
         ids, source = await self._prompt()
         was_idle = await drained(self.client, self.target, clock=self.clock, timeout=IDLE_TIMEOUT)
-        before = await fetch_reading(self.client, self.target, clock=self.clock)
-        timing = await self._timed(ids)
-        after = before if self.gone.is_set() else await self._after(before, failed=timing.error is not None)
+        alone: Reading | None = None
+        held = True
+        if self.load is None:
+            before, timing, after = await self._once(ids)
+        else:
+            beside = Load(self.load_client, self.target, self.load, clock=self.clock, usage=self.usage)
+            async with beside:
+                held = await self._held(beside, streams=self.load.concurrency)
+                alone = await fetch_reading(self.client, self.target, clock=self.clock)
+                await self._pause(float(self.load.window) if held else 0.0)
+                before, timing, after = await self._once(ids)
+                held = held and not beside.failed.is_set()
+            await drained(self.client, self.target, clock=self.clock, timeout=IDLE_TIMEOUT)
         return derive_prefill(
             timing,
             before=before,
@@ -65,7 +80,44 @@ class PrefillRun:
             started=started,
             dialect=self.target.dialect,
             facts={"prompt": source, "salt": self.salt, "round_trip_before": before.uncertainty * 2},
+            load=None if alone is None or self.load is None else Beside(self.load.concurrency, alone=alone, held=held),
         )
+
+    async def _once(self, ids: list[int]) -> tuple[Reading, RequestTiming, Reading]:
+        before = await fetch_reading(self.client, self.target, clock=self.clock)
+        timing = await self._timed(ids)
+        if self.gone.is_set():
+            return before, timing, before
+        after = await settled_reading(
+            self.client, self.target, clock=self.clock, before=before, failed=timing.error is not None
+        )
+        return before, timing, after
+
+    async def _held(self, beside: Load, *, streams: int) -> bool:
+        """Wait until every stream has its first token and the engine runs them all; False when that does not come."""
+        assert self.load is not None
+        await self._until(beside.started, beside.failed, timeout=float(self.load.ramp_timeout))
+        deadline = self.clock.monotonic() + GAUGE_PATIENCE
+        while beside.started.is_set() and not (beside.failed.is_set() or self.gone.is_set()):
+            reading = await fetch_reading(self.client, self.target, clock=self.clock)
+            running = reading.values.get("running")
+            if (running is None or running >= streams) and not reading.values.get("waiting"):
+                return True
+            if self.clock.monotonic() > deadline:
+                return False
+            await asyncio.sleep(RAMP_POLL)
+        return False
+
+    async def _pause(self, seconds: float) -> None:
+        await self._until(timeout=seconds)
+
+    async def _until(self, *events: asyncio.Event, timeout: float) -> None:
+        """Wait for one of the events, for the engine's end, or for the time."""
+        waits = [asyncio.ensure_future(event.wait()) for event in (*events, self.gone)]
+        await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
 
     async def _prompt(self) -> tuple[list[int], str]:
         """Return exactly `tokens` token ids that no cache has seen, and where they are from.
@@ -136,13 +188,3 @@ class PrefillRun:
         if timing.first_token is None and log.status == 200 and log.stamps and timing.error is None:
             timing = replace(timing, first_token=MonotonicSeconds(log.stamps[0]))  # a token without text, and no counts
         return timing, log.status
-
-    async def _after(self, before: Reading, *, failed: bool) -> Reading:
-        """Return the reading after the request; counters may follow the answer by a moment."""
-        reading = await fetch_reading(self.client, self.target, clock=self.clock)
-        for _ in range(COUNTER_TRIES):
-            if failed or reading.values.get("prompt_tokens", 0.0) > before.values.get("prompt_tokens", 0.0):
-                break
-            await asyncio.sleep(COUNTER_LAG)
-            reading = await fetch_reading(self.client, self.target, clock=self.clock)
-        return reading

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import httpx
 
 from nightsweep.engine.dialects import select
@@ -13,6 +15,8 @@ from nightsweep.ports import Clock, Target
 from nightsweep.units import MonotonicSeconds, Seconds
 
 READ_TIMEOUT = Seconds(10.0)
+COUNTER_LAG = 0.05
+COUNTER_TRIES = 4
 
 
 def wanted_names(dialect: Dialect) -> frozenset[str]:
@@ -52,6 +56,23 @@ async def fetch_reading(client: httpx.AsyncClient, target: Target, *, clock: Clo
         values=canonical(page, target.dialect),
         raw=page,
     )
+
+
+async def settled_reading(
+    client: httpx.AsyncClient, target: Target, *, clock: Clock, before: Reading, failed: bool
+) -> Reading:
+    """Return the reading after one request has ended; counters may follow the answer by a moment.
+
+    Args:
+        failed: The request failed: nothing is waited for.
+    """
+    reading = await fetch_reading(client, target, clock=clock)
+    for _ in range(COUNTER_TRIES):
+        if failed or reading.values.get("prompt_tokens", 0.0) > before.values.get("prompt_tokens", 0.0):
+            break
+        await asyncio.sleep(COUNTER_LAG)
+        reading = await fetch_reading(client, target, clock=clock)
+    return reading
 
 
 def require_counter(reading: Reading, dialect: Dialect, name: str) -> None:

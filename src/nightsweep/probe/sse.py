@@ -20,6 +20,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nightsweep.measurement.values import RequestAcceptance
+from nightsweep.probe.acceptance import acceptance_of
+
 OUTPUT = re.compile(
     rb'"(?:content|reasoning|reasoning_content|text)":\s*"[^"]'
     rb'|"tool_calls":\s*\[\s*\{'
@@ -60,6 +63,7 @@ class Account:
     finish_reason: str | None
     error: str | None
     lack: str | None
+    acceptance: RequestAcceptance | None = None
 
 
 def has_output(received: bytes) -> bool:
@@ -123,10 +127,11 @@ def account(stamps: Sequence[float], chunks: Sequence[bytes]) -> Account:
         first_event=first_event,
         prompt_tokens=ending.usage.get("prompt_tokens"),
         completion_tokens=ending.usage.get("completion_tokens"),
-        cached_tokens=(ending.usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
+        cached_tokens=_cached(ending.usage),
         finish_reason=ending.finish_reason,
         error=ending.error,
         lack=ending.lack,
+        acceptance=ending.acceptance,
     )
 
 
@@ -148,21 +153,39 @@ class _Ending:
     finish_reason: str | None
     error: str | None
     lack: str | None
+    acceptance: RequestAcceptance | None
 
 
 def _ending(lines: Sequence[bytes]) -> _Ending:
     usage: dict[str, Any] = {}
     finish_reason: str | None = None
     error: str | None = None
+    acceptance: RequestAcceptance | None = None
     for line in lines:
         event = _event(line)
+        acceptance = acceptance_of(event) or acceptance
         if event.get("error") is not None:
             error = f"the engine reported in the stream: {_message(event['error'])}"
-        if isinstance(event.get("usage"), dict):
-            usage = event["usage"]
+        for counts in (event.get("usage"), event.get("meta_info")):  # the second is SGLang's native endpoint
+            usage = counts if isinstance(counts, dict) else usage
+        if isinstance(event.get("meta_info"), dict):
+            finish_reason = _native_reason(event["meta_info"].get("finish_reason")) or finish_reason
         for choice in event.get("choices") or ():
             finish_reason = choice.get("finish_reason") or finish_reason
-    return _Ending(usage=usage, finish_reason=finish_reason, error=error, lack=_lack(lines, usage))
+    return _Ending(
+        usage=usage, finish_reason=finish_reason, error=error, lack=_lack(lines, usage), acceptance=acceptance
+    )
+
+
+def _native_reason(reason: Any) -> str | None:
+    found = reason.get("type") if isinstance(reason, dict) else reason
+    return found if isinstance(found, str) else None
+
+
+def _cached(usage: dict[str, Any]) -> int | None:
+    details = usage.get("prompt_tokens_details")
+    told = details.get("cached_tokens") if isinstance(details, dict) else usage.get("cached_tokens")
+    return told if isinstance(told, int) else None
 
 
 def _lack(lines: Sequence[bytes], usage: dict[str, Any]) -> str | None:

@@ -122,6 +122,7 @@ def timing_of(log: RequestLog) -> RequestTiming:
         finish_reason=seen.finish_reason,
         error=error,
         cancelled=log.cancelled,
+        acceptance=None if log.cancelled else seen.acceptance,
     )
 
 

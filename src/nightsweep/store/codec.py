@@ -19,7 +19,7 @@ from itertools import accumulate
 from typing import Any
 
 from nightsweep.engine.values import LogLine
-from nightsweep.measurement.values import OccupancySample, RequestTiming
+from nightsweep.measurement.values import OccupancySample, RequestAcceptance, RequestTiming
 from nightsweep.ports import Secret
 from nightsweep.units import MonotonicSeconds
 
@@ -137,6 +137,10 @@ def _request_document(request: RequestTiming) -> dict[str, Any]:
     document = {field.name: getattr(request, field.name) for field in dataclasses.fields(request)}
     document["chunk_at"] = _times(request.chunk_at)
     document["chunk_tokens"] = None if request.chunk_tokens is None else _steps(request.chunk_tokens)
+    if request.acceptance is None:
+        del document["acceptance"]  # as before there was such a field: most requests have none
+    else:
+        document["acceptance"] = plain(request.acceptance)
     return document
 
 
@@ -147,8 +151,16 @@ def _request(document: Mapping[str, Any]) -> RequestTiming:
             **document,
             "chunk_at": _read_times(document["chunk_at"]),
             "chunk_tokens": None if tokens is None else tuple(accumulate(tokens)),
+            "acceptance": _acceptance(document.get("acceptance")),
         }
     )
+
+
+def _acceptance(document: Mapping[str, Any] | None) -> RequestAcceptance | None:
+    if document is None:
+        return None
+    counts = document["histogram"]
+    return RequestAcceptance(**{**document, "histogram": None if counts is None else tuple(counts)})
 
 
 def _times(times: Sequence[float]) -> dict[str, Any]:

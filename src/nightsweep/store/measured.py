@@ -49,6 +49,7 @@ def add_window(
     cell = {
         "sweep_id": lease.sweep_id,
         "config_id": boot.config_id,
+        "kind": repeat.cell.kind,
         "concurrency": repeat.cell.concurrency,
         "temperature": two_decimals(repeat.cell.temperature),
     }
@@ -85,9 +86,17 @@ def add_prefill(
         raise ValueError("a prefill without a rate needs a flag that says why")
     hold(connection, lease)
     boot = _boot_of(connection, lease, boot_id, config=repeat.config)
-    slot = {"sweep_id": lease.sweep_id, "config_id": boot.config_id, "repeat": repeat.index, "attempt": attempt}
+    slot = {
+        "sweep_id": lease.sweep_id,
+        "config_id": boot.config_id,
+        "tokens": repeat.tokens,
+        "under_load": repeat.under_load,
+        "repeat": repeat.index,
+        "attempt": attempt,
+    }
     content = digest(_text(result), _text(under), str(boot_id).encode())
-    what = f"prefill of {repeat.config[:12]} repeat {repeat.index}"
+    load = f" under {repeat.under_load} streams" if repeat.under_load else ""
+    what = f"prefill of {repeat.tokens} tokens{load}, {repeat.config[:12]} repeat {repeat.index}"
     known = _known(connection, prefills, slot, content=content, what=what)
     if known is not None:
         return known

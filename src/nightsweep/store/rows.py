@@ -20,6 +20,7 @@ def window_row(row: Any) -> WindowRow:
         config_fingerprint=row.config_fingerprint,
         concurrency=row.concurrency,
         temperature=row.temperature,
+        kind=row.kind,
         repeat=row.repeat,
         attempt=row.attempt,
         started=row.started_at,
@@ -63,7 +64,14 @@ def prefill_row(row: Any) -> PrefillRow:
         box=row.box,
         simulated=row.simulated,
         conditions=row.conditions,
+        tokens=row.tokens,
+        under_load=row.under_load,
+        slowdown=_number(row.facts.get("decode_slowdown")),
     )
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
 
 
 def boot_row(row: Any) -> BootRow:

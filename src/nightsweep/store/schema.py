@@ -12,14 +12,16 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, UUID
 
+from nightsweep.plan.model import DECODE, SINGLE_BATCH
 from nightsweep.store.columns import born, column, document, identity, maybe, one_of, time, to, words
 from nightsweep.store.columns import metadata as metadata
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest migration: what `migrate` brings a database to."""
 
 LIVE_STATES = ("starting", "ready")
 SWEEP_STATES = ("planned", "running", "done", "partial", "failed", "cancelled", "interrupted")
+CELL_KINDS = (DECODE, SINGLE_BATCH)
 BOOT_STATES = (*LIVE_STATES, "stopped", "failed", "lost")
 
 boxes = sa.Table(
@@ -209,7 +211,9 @@ cells = sa.Table(
     column("concurrency", sa.Integer),
     # Two exact decimals: with floats, whether two temperatures are equal is a matter of luck.
     column("temperature", sa.Numeric(4, 2)),
-    sa.UniqueConstraint("sweep_id", "config_id", "concurrency", "temperature"),
+    column("kind", sa.Text),
+    sa.UniqueConstraint("sweep_id", "config_id", "kind", "concurrency", "temperature"),
+    one_of("kind", CELL_KINDS),
     sa.CheckConstraint("concurrency > 0", name="concurrency"),
     sa.Index(None, "config_id", "concurrency", "temperature"),
 )
@@ -245,7 +249,7 @@ windows = sa.Table(
         sa.Computed("cardinality(flags) = 0 AND decode_rate IS NOT NULL", persisted=True),
         nullable=False,
     ),
-    column("seconds_asked", sa.Double),
+    maybe("seconds_asked", sa.Double),
     maybe("ramp_s", sa.Double),
     maybe("ended_early", sa.Text),
     maybe("detail", sa.Text),
@@ -321,6 +325,8 @@ prefills = sa.Table(
     to("sweeps"),
     to("configs"),
     *_measured_columns(),
+    column("tokens", sa.BigInteger),
+    column("under_load", sa.Integer),
     sa.Column(
         "clean", sa.Boolean, sa.Computed("cardinality(flags) = 0 AND rate IS NOT NULL", persisted=True), nullable=False
     ),
@@ -332,12 +338,15 @@ prefills = sa.Table(
     column("source", sa.Text),
     maybe("detail", sa.Text),
     document("facts"),
-    sa.UniqueConstraint("sweep_id", "config_id", "repeat", "attempt"),
+    sa.UniqueConstraint("sweep_id", "config_id", "tokens", "under_load", "repeat", "attempt"),
+    sa.CheckConstraint("tokens > 0 AND under_load >= 0", name="tokens"),
     sa.CheckConstraint("cardinality(flags) > 0 OR rate IS NOT NULL", name="clean_has_numbers"),
     sa.Index(
         "uq_prefills_one_clean_per_repeat",
         "sweep_id",
         "config_id",
+        "tokens",
+        "under_load",
         "repeat",
         unique=True,
         postgresql_where=sa.text("clean"),

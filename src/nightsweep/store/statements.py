@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nightsweep.analysis.values import Filters
+from nightsweep.plan.model import DECODE
 from nightsweep.store.filters import of_cell, of_config, of_place
 from nightsweep.store.leases import NOW
 from nightsweep.store.schema import (
@@ -54,6 +55,7 @@ def windows_matching(filters: Filters) -> sa.Select[Any]:
         cells.c.config_id,
         cells.c.concurrency,
         cells.c.temperature,
+        cells.c.kind,
         windows.c.boot_id,
         boots.c.boot_round,
         boots.c.engine_version,
@@ -74,6 +76,7 @@ def windows_matching(filters: Filters) -> sa.Select[Any]:
         wanted = wanted.where(windows.c.clean)
     if filters.since is not None:
         wanted = wanted.where(windows.c.started_at >= filters.since)
+    wanted = wanted.where(cells.c.kind == filters.kind)
     return wanted.where(*of_place(filters), *of_config(filters), *of_cell(filters)).order_by(
         cells.c.sweep_id,
         sweep_configs.c.position,
@@ -89,13 +92,14 @@ def prefills_matching(filters: Filters) -> sa.Select[Any]:
     start = prefills.join(boots, boots.c.id == prefills.c.boot_id)
     source = _with_names(start, sweep=prefills.c.sweep_id, config=prefills.c.config_id)
     source = source.join(conditions, conditions.c.id == prefills.c.conditions_id)
-    numbers = ("started_at", "flags", "prompt_tokens", "ttft_s", "rate", "cached_tokens", "repeat", "attempt")
+    asked = ("tokens", "under_load", "repeat", "attempt")
+    found = ("started_at", "flags", "prompt_tokens", "ttft_s", "rate", "cached_tokens", "facts")
     wanted = sa.select(
         prefills.c.id.label("prefill_id"),
         prefills.c.sweep_id,
         prefills.c.boot_id,
         conditions.c.fingerprint.label("conditions"),
-        *(prefills.c[name] for name in numbers),
+        *(prefills.c[name] for name in (*asked, *found)),
         *_PLACE,
     ).select_from(source)
     if filters.with_flagged != "yes":
@@ -103,7 +107,12 @@ def prefills_matching(filters: Filters) -> sa.Select[Any]:
     if filters.since is not None:
         wanted = wanted.where(prefills.c.started_at >= filters.since)
     return wanted.where(*of_place(filters), *of_config(filters)).order_by(
-        prefills.c.sweep_id, sweep_configs.c.position, prefills.c.repeat, prefills.c.attempt
+        prefills.c.sweep_id,
+        sweep_configs.c.position,
+        prefills.c.under_load,
+        prefills.c.tokens,
+        prefills.c.repeat,
+        prefills.c.attempt,
     )
 
 
@@ -152,7 +161,7 @@ def _windows_of_sweep(clause: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
     return (
         sa.select(sa.func.count())
         .select_from(windows.join(cells, cells.c.id == windows.c.cell_id))
-        .where(cells.c.sweep_id == sweeps.c.id, clause)
+        .where(cells.c.sweep_id == sweeps.c.id, cells.c.kind == DECODE, clause)
         .scalar_subquery()
     )
 

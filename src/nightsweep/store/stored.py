@@ -6,6 +6,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from nightsweep.errors import NotFound
+from nightsweep.plan.model import DECODE, SINGLE_BATCH
 from nightsweep.plan.remaining import temperature_key
 from nightsweep.ports import Stored
 from nightsweep.store.schema import boots, cells, configs, prefills, sweeps, windows
@@ -16,33 +17,36 @@ def stored(connection: sa.Connection, sweep_id: int) -> Stored:
     if connection.scalar(sa.select(sweeps.c.id).where(sweeps.c.id == sweep_id)) is None:
         raise NotFound(what=f"sweep {sweep_id}", hint="`nightsweep status` lists the sweeps there are")
     return Stored(
-        windows=_windows(connection, sweep_id),
+        windows=_windows(connection, sweep_id, kind=DECODE),
+        single_batches=_windows(connection, sweep_id, kind=SINGLE_BATCH),
         prefills=_prefills(connection, sweep_id),
         failed_boots=_failed_boots(connection, sweep_id),
     )
 
 
-def _windows(connection: sa.Connection, sweep_id: int) -> dict[tuple[str, int, str, int], tuple[bool, int]]:
+def _windows(
+    connection: sa.Connection, sweep_id: int, *, kind: str
+) -> dict[tuple[str, int, str, int], tuple[bool, int]]:
     key = (configs.c.hash, cells.c.concurrency, cells.c.temperature, windows.c.repeat)
     rows = connection.execute(
         sa.select(*key, sa.func.bool_or(windows.c.clean).label("clean"), sa.func.count().label("attempts"))
         .join(cells, cells.c.id == windows.c.cell_id)
         .join(configs, configs.c.id == cells.c.config_id)
-        .where(cells.c.sweep_id == sweep_id)
+        .where(cells.c.sweep_id == sweep_id, cells.c.kind == kind)
         .group_by(*key)
     )
     return {(r.hash, r.concurrency, temperature_key(r.temperature), r.repeat): (r.clean, r.attempts) for r in rows}
 
 
-def _prefills(connection: sa.Connection, sweep_id: int) -> dict[tuple[str, int], tuple[bool, int]]:
-    key = (configs.c.hash, prefills.c.repeat)
+def _prefills(connection: sa.Connection, sweep_id: int) -> dict[tuple[str, int, int, int], tuple[bool, int]]:
+    key = (configs.c.hash, prefills.c.tokens, prefills.c.under_load, prefills.c.repeat)
     rows = connection.execute(
         sa.select(*key, sa.func.bool_or(prefills.c.clean).label("clean"), sa.func.count().label("attempts"))
         .join(configs, configs.c.id == prefills.c.config_id)
         .where(prefills.c.sweep_id == sweep_id)
         .group_by(*key)
     )
-    return {(r.hash, r.repeat): (r.clean, r.attempts) for r in rows}
+    return {(r.hash, r.tokens, r.under_load, r.repeat): (r.clean, r.attempts) for r in rows}
 
 
 def _failed_boots(connection: sa.Connection, sweep_id: int) -> dict[tuple[str, int], tuple[str, ...]]:

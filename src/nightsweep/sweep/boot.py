@@ -43,6 +43,8 @@ TOKEN_TIMEOUT = Seconds(120.0)
 ASK_TIMEOUT = Seconds(10.0)
 BOOT_STOP_GRACE = Seconds(2.0)  # SIGTERM in a boot is swallowed by vLLM: no use in waiting long
 LOG_PATIENCE = Seconds(10.0)
+ENGINE_KEY = "VLLM_API_KEY"
+"""Variable from which vLLM takes the key that it asks of its clients; `args.api-key` of a sweep file becomes it."""
 
 
 @dataclass
@@ -88,6 +90,7 @@ class _Prepared:
     host: Host
     engine: Engine
     hide: Hider
+    api_key: Secret | None
 
 
 @dataclass(frozen=True)
@@ -102,23 +105,31 @@ class _Begun:
     host: Host
     engine: Engine
     hide: Hider
+    api_key: Secret | None
 
 
 @contextlib.contextmanager
 def booted(
-    tools: Tools, lease: Lease, task: BootTask, *, check: Callable[[], None], secrets: tuple[Secret, ...] = ()
+    tools: Tools,
+    lease: Lease,
+    task: BootTask,
+    *,
+    check: Callable[[], None],
+    secrets: tuple[Secret, ...] = (),
+    api_key: Secret | None = None,
 ) -> Iterator[Running]:
     """Boot the task's config and hand over the running engine; however the block ends, the engine is stopped and gone.
 
     Args:
         check: Asked while the boot is waited for; what it raises ends the boot.
         secrets: What must not be kept of what is said, besides the secrets of the engine's environment.
+        api_key: What the engine is asked with, unless it was started with a key of its own.
 
     Raises:
         BootError: It did not come up; that is recorded already.
         HostError: No engine can be started on this box, or one could not be stopped.
     """
-    prepared = _prepare(tools, lease, task, secrets=secrets)
+    prepared = _prepare(tools, lease, task, secrets=secrets, api_key=api_key)
     begun: _Begun | None = None
     running: Running | None = None
     cause: BaseException | None = None
@@ -138,7 +149,9 @@ def booted(
                 _end(tools, lease, task, begun, running=running, cause=cause)
 
 
-def _prepare(tools: Tools, lease: Lease, task: BootTask, *, secrets: tuple[Secret, ...]) -> _Prepared:
+def _prepare(
+    tools: Tools, lease: Lease, task: BootTask, *, secrets: tuple[Secret, ...], api_key: Secret | None
+) -> _Prepared:
     config = task.config
     host = tools.host(config.engine.host)
     engine = tools.engine(config.engine.kind)
@@ -153,7 +166,9 @@ def _prepare(tools: Tools, lease: Lease, task: BootTask, *, secrets: tuple[Secre
     boot_id = tools.store.begin_boot(
         lease, config, boot_round=task.boot_round, boot_key=key, command=shown, at=tools.clock.now()
     )
-    return _Prepared(boot_id=boot_id, launch=launch, host=host, engine=engine, hide=hide)
+    key_of_engine = launch.env.get(ENGINE_KEY)
+    own = None if key_of_engine is None else Secret(key_of_engine)
+    return _Prepared(boot_id=boot_id, launch=launch, host=host, engine=engine, hide=hide, api_key=own or api_key)
 
 
 def _start(tools: Tools, lease: Lease, prepared: _Prepared) -> _Begun:
@@ -171,6 +186,7 @@ def _start(tools: Tools, lease: Lease, prepared: _Prepared) -> _Begun:
         reader=prepared.engine.log_reader(),
         interval=tools.log_interval,
         hide=prepared.hide,
+        now=tools.clock.monotonic,
     )
     pulled = handle.facts.get("pull_seconds") or 0.0  # fetching an image is no part of a cold start
     started = MonotonicSeconds(started + pulled)
@@ -183,6 +199,7 @@ def _start(tools: Tools, lease: Lease, prepared: _Prepared) -> _Begun:
         host=prepared.host,
         engine=prepared.engine,
         hide=prepared.hide,
+        api_key=prepared.api_key,
     )
 
 
@@ -206,7 +223,9 @@ def _record_launch_failure(tools: Tools, lease: Lease, prepared: _Prepared, erro
 def _wait_ready(tools: Tools, lease: Lease, task: BootTask, begun: _Begun, *, check: Callable[[], None]) -> Running:
     config, host, engine = task.config, begun.host, begun.engine
     cold_start = _until_healthy(tools, config, begun, check=check)
-    answers = tools.probe.ask(begun.handle.base_url, engine.identity_paths(), timeout=ASK_TIMEOUT)
+    answers = tools.probe.ask(
+        begun.handle.base_url, engine.identity_paths(), timeout=ASK_TIMEOUT, api_key=begun.api_key
+    )
     identity = engine.identity(answers)
     running = Running(
         boot_id=begun.boot_id,
@@ -291,6 +310,7 @@ def _target(config: EngineConfig, begun: _Begun, *, version: str | None) -> Targ
         load_url=begun.handle.base_url,
         model=config.engine.served_name,
         dialect=begun.engine.dialect(version),
+        api_key=begun.api_key,
     )
 
 

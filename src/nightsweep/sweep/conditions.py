@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from nightsweep.plan.model import SweepPlan
+from nightsweep.plan.model import SingleBatchSpec, SweepPlan
 from nightsweep.sweep.boot import Running
 
 
@@ -38,5 +38,21 @@ def conditions_of(plan: SweepPlan, running: Running, *, box_fingerprint: str, so
         "sampling": asdict(spec.sampling),
         "window_seconds": spec.window,
         "through_proxy": spec.through,
+        "http2": spec.http2 or None,  # absent where it is not used, so that older windows keep their conditions
         "software": software,
+    }
+
+
+def single_batch_conditions(
+    plan: SweepPlan, running: Running, spec: SingleBatchSpec, *, box_fingerprint: str, software: str
+) -> Mapping[str, Any]:
+    """Return the conditions of a single-batch run in this boot: prompts and window are its own, and no proxy is between."""
+    known = conditions_of(plan, running, box_fingerprint=box_fingerprint, software=software)
+    not_its_own = ("prompts", "prompt_seed", "window_seconds", "through_proxy", "http2", "api")
+    return {
+        **{name: value for name, value in known.items() if name not in not_its_own},
+        "probe": "single_batch",
+        "input_tokens": spec.input,
+        "output_tokens": spec.output,
+        "sampling": {**known["sampling"], "max_tokens": spec.output, "ignore_eos": True},
     }

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
+from nightsweep.engine.compilation import compiles_for_a_request
 from nightsweep.engine.values import BootFacts, LogLine
 from nightsweep.errors import HostError, StoreError
 from nightsweep.ports import BootLogReader, EngineHandle, Host, Store
@@ -23,6 +25,7 @@ class LogKeeper:
 
     Args:
         hide: Takes secrets out of a line, before anything else sees it.
+        now: The monotonic clock that windows are measured on.
     """
 
     def __init__(
@@ -35,6 +38,7 @@ class LogKeeper:
         reader: BootLogReader,
         interval: Seconds,
         hide: Callable[[str], str] = str,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._host, self._handle = host, handle
         self._store, self._boot_id = store, boot_id
@@ -43,6 +47,8 @@ class LogKeeper:
         self._pending: list[LogLine] = []
         self._head: list[str] = []
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._now = now
+        self._compilations: list[tuple[float, str]] = []
         self._seq = 0
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -73,6 +79,11 @@ class LogKeeper:
         with self._lock:
             return next((line for line in reversed((*self._head, *self._tail)) if line.strip()), "")
 
+    def compilations(self, *, opened: float, closed: float) -> tuple[str, ...]:
+        """Return the lines that tell of a kernel compiled for a request, by their arrival between two monotonic times."""
+        with self._lock:
+            return tuple(line for at, line in self._compilations if opened <= at <= closed)
+
     def facts(self) -> BootFacts:
         """Return what the log has said so far."""
         with self._lock:
@@ -82,7 +93,10 @@ class LogKeeper:
         try:
             for raw in self._host.follow_log(self._handle, stop=self._stop.is_set):
                 line = replace(raw, text=self._hide(raw.text))
+                came = self._now()
                 with self._lock:
+                    if compiles_for_a_request(line.text):
+                        self._compilations.append((came, line.text))
                     self._reader.feed(line)
                     self._pending.append(line)
                     (self._head if len(self._head) < TAIL_LINES else self._tail).append(line.text)

@@ -12,15 +12,18 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from nightsweep.errors import BootError, HostError, LeaseLost, SecretMissing, StoreError, SweepError
+from nightsweep.measurement.values import WindowResult
 from nightsweep.plan.model import BootTask, Repeat, SweepPlan
-from nightsweep.plan.remaining import remaining, slots, temperature_key
+from nightsweep.plan.remaining import prefill_key, remaining, slots, window_key
 from nightsweep.ports import BoxFacts, Progress, Stored
 from nightsweep.sweep.boot import Running, booted
 from nightsweep.sweep.guard import nothing_forgotten, production_down
 from nightsweep.sweep.launch import environment
 from nightsweep.sweep.lease import Held, held
-from nightsweep.sweep.measure import Measuring, api_key, measure_prefill, measure_repeat, warm_up
+from nightsweep.sweep.measure import Measuring, api_key, measure_repeat, warm_up
+from nightsweep.sweep.prefilling import measure_prefill
 from nightsweep.sweep.signals import Terminated, one_interrupt, signals_deferred
+from nightsweep.sweep.single import measure_single_batch
 from nightsweep.sweep.tools import Limits, Outcome, Steps, StopWanted, Tools
 
 GLANCE = 1.0
@@ -192,7 +195,8 @@ def _one_boot(run: _Run, task: BootTask) -> None:
 def _up(run: _Run, task: BootTask, stack: contextlib.ExitStack) -> Running:
     work = run.measuring()
     key = api_key(work)
-    boot = booted(run.tools, run.keeper.lease, task, check=run.glance, secrets=() if key is None else (key,))
+    secrets = () if key is None else (key,)
+    boot = booted(run.tools, run.keeper.lease, task, check=run.glance, secrets=secrets, api_key=key)
     running = stack.enter_context(boot)
     run.tools.store.event("boot_ready", f"{task.config.name} is ready", sweep_id=run.sweep_id, boot_id=running.boot_id)
     warm_up(work, running)
@@ -202,12 +206,14 @@ def _up(run: _Run, task: BootTask, stack: contextlib.ExitStack) -> Running:
 def _measure_all(run: _Run, running: Running, task: BootTask) -> None:
     stored = run.tools.store.stored(run.sweep_id)
     work = run.measuring()
-    spec = run.plan.probe.prefill
-    for prefill in task.prefills if spec is not None else ():
+    for prefill in task.prefills:
         run.check()
-        _, attempts = stored.prefills.get((prefill.config, prefill.index), (False, 0))
-        assert spec is not None
-        measure_prefill(work, running, prefill, spec, attempts=attempts)
+        _, attempts = stored.prefills.get(prefill_key(prefill), (False, 0))
+        measure_prefill(work, running, prefill, attempts=attempts)
+    if task.single_batches:
+        first = task.single_batches[0]
+        measure_alone = functools.partial(_single_batches, run, running, task.single_batches, stored)
+        run.steps.cell(task.config, first.cell, repeat=first.index, do=measure_alone)
     for cell, repeats in groupby(task.repeats, key=lambda repeat: repeat.cell):
         todo = tuple(repeats)
         run.check()
@@ -220,22 +226,38 @@ def _cell(run: _Run, running: Running, repeats: Iterable[Repeat], stored: Stored
     for repeat in repeats:
         run.check()
         cell = repeat.cell
-        key = (cell.config, cell.concurrency, temperature_key(cell.temperature), repeat.index)
-        _, attempts = stored.windows.get(key, (False, 0))
+        _, attempts = stored.windows.get(window_key(repeat), (False, 0))
         result = measure_repeat(work, running, repeat, attempts=attempts)
         run.done += result.clean
-        numbers = result.numbers
-        rate = "no number" if numbers is None else f"{numbers.decode_rate:.1f} tokens/s"
-        flags = f" [{', '.join(result.flags)}]" if result.flags else ""
-        run.say(
-            "window",
-            f"{running.config.name} c={cell.concurrency} T={cell.temperature} #{repeat.index + 1}: {rate}{flags}",
-        )
+        where = f"{running.config.name} c={cell.concurrency} T={cell.temperature} #{repeat.index + 1}"
+        run.say("window", f"{where}: {_outcome_of(result)}")
+
+
+def _single_batches(run: _Run, running: Running, repeats: Iterable[Repeat], stored: Stored) -> None:
+    work, spec = run.measuring(), run.plan.probe.single_batch
+    assert spec is not None
+    for repeat in repeats:
+        run.check()
+        _, attempts = stored.single_batches.get(window_key(repeat), (False, 0))
+        result = measure_single_batch(work, running, repeat, spec, attempts=attempts)
+        run.say("single_batch", f"{running.config.name} single batch #{repeat.index + 1}: {_outcome_of(result)}")
+
+
+def _outcome_of(result: WindowResult) -> str:
+    numbers = result.numbers
+    rate = "no number" if numbers is None else f"{numbers.decode_rate:.1f} tokens/s"
+    return f"{rate} [{', '.join(result.flags)}]" if result.flags else rate
 
 
 def left_of(plan: SweepPlan, stored: Stored) -> tuple[BootTask, ...]:
     """Return the boots that are still to be made: the plan minus what is stored."""
-    return remaining(plan, windows=stored.windows, prefills=stored.prefills, failed_boots=stored.failed_boots)
+    return remaining(
+        plan,
+        windows=stored.windows,
+        prefills=stored.prefills,
+        failed_boots=stored.failed_boots,
+        single_batches=stored.single_batches,
+    )
 
 
 def clean_count(stored: Stored) -> int:

@@ -1,4 +1,4 @@
-"""Measuring in a boot that is up: warm-up, prefill, windows, and measuring again what is flagged."""
+"""Measuring in a boot that is up: warm-up, windows, and measuring again what is flagged."""
 
 from __future__ import annotations
 
@@ -8,18 +8,23 @@ from datetime import datetime
 from typing import Any
 
 from nightsweep.engine.applied import dead_drafter
+from nightsweep.engine.speculative import proposed_drafts
 from nightsweep.errors import EngineExited, ProbeError, RequestFailed
 from nightsweep.measurement.derive import derive
-from nightsweep.measurement.values import PrefillResult, RawWindow, WindowResult
-from nightsweep.plan.model import Cell, PrefillRepeat, PrefillSpec, ProbeSpec, Repeat, SweepPlan
+from nightsweep.measurement.values import RawWindow, WindowResult
+from nightsweep.plan.model import Cell, ProbeSpec, Repeat, SweepPlan
 from nightsweep.ports import Lease, Secret, Target, WindowRequest
 from nightsweep.sweep.boot import Running
 from nightsweep.sweep.conditions import conditions_of
+from nightsweep.sweep.surroundings import watched, with_box
 from nightsweep.sweep.tools import Tools
-from nightsweep.units import Seconds, Tokens
+from nightsweep.units import Seconds
 
 PROMPT_STRIDE = 37
 DEATH_PATIENCE = 30
+COMPILATION_LAG = 0.5
+"""Seconds by which a followed log may be behind: a line that came so long after a window may be of it."""
+SHOWN_LINE = 300
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ def warm_up(work: Measuring, running: Running) -> None:
     hottest = Cell(
         config=running.config.fingerprint, concurrency=max(spec.concurrency), temperature=max(spec.temperature)
     )
-    request = replace(_request(work, hottest, first_prompt=0), window=spec.warmup)
+    request = replace(request_of(work, hottest, first_prompt=0), window=spec.warmup)
     try:
         work.tools.probe.warm_up(_through(work, running), request, alive=running.alive)
     except ProbeError as error:
@@ -94,8 +99,11 @@ def measure_repeat(work: Measuring, running: Running, repeat: Repeat, *, attempt
     attempt = attempts
     while True:
         attempt += 1
-        result = _measured(work, running, repeat)
-        _keep(work, running, repeat, result, attempt=attempt)
+        result = running.hide.window(_measured(work, running, repeat))
+        conditions = conditions_of(
+            work.plan, running, box_fingerprint=work.box_fingerprint, software=work.tools.software
+        )
+        kept(work, running, repeat, result, attempt=attempt, conditions=conditions)
         if "engine_exited" in result.flags or not running.alive():
             raise died(running, stage="serving", reason=running.log.last_line())
         if result.clean or attempt >= work.probe.max_attempts:
@@ -104,26 +112,49 @@ def measure_repeat(work: Measuring, running: Running, repeat: Repeat, *, attempt
 
 
 def _measured(work: Measuring, running: Running, repeat: Repeat) -> WindowResult:
-    request = _request(work, repeat.cell, first_prompt=_first_prompt(work.probe, repeat))
+    request = request_of(work, repeat.cell, first_prompt=_first_prompt(work.probe, repeat))
     started = work.tools.clock.now()
-    try:
-        raw = work.tools.probe.window(_through(work, running), request, alive=running.alive)
-    except ProbeError as error:
-        raw = _failed_window(request, error, started=started)
-        if not lives_on(work.tools, running):
-            raw = replace(raw, ended_early="engine_exited")
+    with watched(work.tools, running.handle, window=request.window) as watch:
+        try:
+            raw = work.tools.probe.window(_through(work, running), request, alive=running.alive)
+        except ProbeError as error:
+            raw = _failed_window(request, error, started=started)
+            if not lives_on(work.tools, running):
+                raw = replace(raw, ended_early="engine_exited")
     result = derive(raw, dialect=running.target.dialect, num_speculative_tokens=_draft_length(running))
+    result = with_identity(running, with_compilation(running, result))
+    simulated = running.config.engine.simulated or running.identity.simulated
+    return noted(with_box(work.tools, result, watch, simulated=simulated))
+
+
+def with_identity(running: Running, result: WindowResult) -> WindowResult:
+    """Return the window, flagged when the engine behind the URL is no longer the one that this boot started."""
     problem = running.identity_problem()
-    if problem is not None and "engine_exited" not in result.flags:
-        result = replace(
-            result,
-            flags=(*result.flags, "identity_lost"),
-            flag_details={**result.flag_details, "identity_lost": problem},
-        )
-    return _noted(result)
+    if problem is None or "engine_exited" in result.flags:
+        return result
+    return _flagged(result, "identity_lost", problem)
 
 
-def _noted(result: WindowResult) -> WindowResult:
+def with_compilation(running: Running, result: WindowResult) -> WindowResult:
+    """Return the window, flagged when the engine's log says that it compiled a kernel for a request inside of it.
+
+    Nothing else explains such a window better, so that it is flagged beside its other flags.
+    """
+    before, after = result.raw.before, result.raw.after
+    if before is None or after is None or "engine_exited" in result.flags:
+        return result
+    lines = running.log.compilations(opened=before.at, closed=after.at + COMPILATION_LAG)
+    if not lines:
+        return result
+    more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
+    return _flagged(result, "jit_compilation", f"{lines[0][:SHOWN_LINE]}{more}")
+
+
+def _flagged(result: WindowResult, flag: str, detail: str) -> WindowResult:
+    return replace(result, flags=(*result.flags, flag), flag_details={**result.flag_details, flag: detail})
+
+
+def noted(result: WindowResult) -> WindowResult:
     """Return the window with what a reader must know of it: numbers of a dead drafter are true, and marked."""
     numbers = result.numbers
     if numbers is None:
@@ -148,7 +179,16 @@ def _failed_window(request: WindowRequest, error: ProbeError, *, started: dateti
     )
 
 
-def _keep(work: Measuring, running: Running, repeat: Repeat, result: WindowResult, *, attempt: int) -> None:
+def kept(
+    work: Measuring,
+    running: Running,
+    repeat: Repeat,
+    result: WindowResult,
+    *,
+    attempt: int,
+    conditions: Mapping[str, Any],
+) -> None:
+    """Keep a window, and say what is to be said of it."""
     tools = work.tools
     tools.store.add_window(
         work.lease,
@@ -156,7 +196,7 @@ def _keep(work: Measuring, running: Running, repeat: Repeat, result: WindowResul
         repeat,
         result,
         attempt=attempt,
-        conditions=conditions_of(work.plan, running, box_fingerprint=work.box_fingerprint, software=tools.software),
+        conditions=conditions,
         at=tools.clock.now(),
     )
     for note in result.notes:
@@ -180,65 +220,13 @@ def _keep(work: Measuring, running: Running, repeat: Repeat, result: WindowResul
         )
 
 
-def measure_prefill(
-    work: Measuring, running: Running, repeat: PrefillRepeat, spec: PrefillSpec, *, attempts: int
-) -> PrefillResult:
-    """Measure one prefill and keep it; again while it is flagged."""
-    tools, attempt = work.tools, attempts
-    while True:
-        attempt += 1
-        salt = f"{work.lease.sweep_id}-{running.boot_id}-{repeat.index}-{attempt}"
-        result = _prefill(work, running, spec, salt=salt)
-        if result.detail:
-            result = replace(result, detail=running.hide(result.detail))
-        tools.store.add_prefill(
-            work.lease,
-            running.boot_id,
-            repeat,
-            result,
-            attempt=attempt,
-            conditions=conditions_of(work.plan, running, box_fingerprint=work.box_fingerprint, software=tools.software),
-            at=tools.clock.now(),
-        )
-        if not running.alive():
-            raise died(running, stage="serving", reason=running.log.last_line())
-        if result.clean or attempt >= work.probe.max_attempts:
-            return result
-        work.check()
-
-
-def _prefill(work: Measuring, running: Running, spec: PrefillSpec, *, salt: str) -> PrefillResult:
-    started = work.tools.clock.now()
-    try:
-        return work.tools.probe.prefill(
-            running.target,
-            tokens=Tokens(spec.tokens),
-            salt=salt,
-            sampling=work.probe.sampling,
-            alive=running.alive,
-        )
-    except ProbeError as error:
-        exited = not lives_on(work.tools, running)
-        return PrefillResult(
-            started=started,
-            prompt_tokens=None,
-            ttft=None,
-            rate=None,
-            cached_tokens=None,
-            engine_seconds=None,
-            flags=("engine_exited" if exited else "request_failed",),
-            source="",
-            detail=str(error),
-        )
-
-
 def _through(work: Measuring, running: Running) -> Target:
     """Return the target with the load going where the plan says: through the production proxy, or straight."""
     target, spec = running.target, work.probe
     if spec.through:
         base = spec.through.rstrip("/")
-        target = replace(target, load_url=base.removesuffix("/v1"))
-    return replace(target, api=spec.api, request_timeout=spec.request_timeout, api_key=api_key(work))
+        target = replace(target, load_url=base.removesuffix("/v1"), api_key=api_key(work), ca=spec.ca, http2=spec.http2)
+    return replace(target, api=spec.api, request_timeout=spec.request_timeout)
 
 
 def api_key(work: Measuring) -> Secret | None:
@@ -247,7 +235,13 @@ def api_key(work: Measuring) -> Secret | None:
     return None if spec is None else Secret(work.tools.environ.get(spec.from_env, ""))
 
 
-def _request(work: Measuring, cell: Cell, *, first_prompt: int) -> WindowRequest:
+def first_cell(spec: ProbeSpec, config: str) -> Cell:
+    """Return the first cell of a config as the sweep file lists them."""
+    return Cell(config=config, concurrency=spec.concurrency[0], temperature=spec.temperature[0])
+
+
+def request_of(work: Measuring, cell: Cell, *, first_prompt: int) -> WindowRequest:
+    """Return the load of a cell, by the plan's own settings."""
     spec = work.probe
     return WindowRequest(
         concurrency=cell.concurrency,
@@ -270,6 +264,4 @@ def _first_prompt(spec: ProbeSpec, repeat: Repeat) -> int:
 
 
 def _draft_length(running: Running) -> int | None:
-    found: Mapping[str, Any] = running.config.speculative or {}
-    length = found.get("num_speculative_tokens")
-    return length if isinstance(length, int) else None
+    return proposed_drafts(running.config.engine.kind, running.config.speculative)

@@ -32,8 +32,8 @@ REFUSED = {
     ),
     "a second clean prefill of a repeat": (
         "INSERT INTO prefills (sweep_id, config_id, boot_id, conditions_id, repeat, attempt, fence, content_hash, started_at,"
-        " stored_at, source, rate) SELECT sweep_id, config_id, boot_id, conditions_id, repeat, 9, fence, '', started_at,"
-        " stored_at, source, rate FROM prefills LIMIT 1",
+        " stored_at, source, rate, tokens, under_load) SELECT sweep_id, config_id, boot_id, conditions_id, repeat, 9, fence, '',"
+        " started_at, stored_at, source, rate, tokens, under_load FROM prefills LIMIT 1",
         "uq_prefills_one_clean_per_repeat",
     ),
     "two live boots on a box": (

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from nightsweep.plan.model import BootTask, PrefillRepeat, Repeat, SweepPlan
 from nightsweep.plan.order import boot_tasks
-from nightsweep.plan.remaining import MAX_FAILED_BOOTS, remaining, slots, temperature_key
+from nightsweep.plan.remaining import MAX_FAILED_BOOTS, prefill_key, remaining, slots, temperature_key
 from nightsweep.plan.sweepfile import load
 from tests.unit.plan.builders import a_night
 
 Windows = dict[tuple[str, int, str, int], tuple[bool, int]]
-Prefills = dict[tuple[str, int], tuple[bool, int]]
+Prefills = dict[tuple[str, int, int, int], tuple[bool, int]]
 
 PLANS = st.builds(
     lambda configs, concurrency, temperatures, boots, extra: load(
@@ -42,7 +42,7 @@ def stored(work: list[Repeat | PrefillRepeat], *, clean: bool = True, attempts: 
             cell = one.cell
             windows[cell.config, cell.concurrency, temperature_key(cell.temperature), one.index] = (clean, attempts)
         else:
-            prefills[one.config, one.index] = (clean, attempts)
+            prefills[prefill_key(one)] = (clean, attempts)
     return windows, prefills
 
 

@@ -29,7 +29,6 @@ def test_every_sampling_parameter_is_sent_explicitly() -> None:
         "presence_penalty": 0.0,
         "frequency_penalty": 0.0,
         "max_tokens": 1024,
-        "ignore_eos": False,
     }
 
 

@@ -1,0 +1,86 @@
+"""Whether the stream reached the probe as the engine sent it. Client-side times of one that did not are nobody's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from nightsweep.measurement.values import DecodeNumbers, RequestTiming
+from nightsweep.units import MonotonicSeconds
+
+FEW_CHUNKS = 8
+"""Fewer chunks of a stream tell nothing."""
+BURST = 3.0
+"""Chunks to a network read, in the mean over streams, from which on something collects them on the way."""
+HIDDEN_STEPS = 4
+"""A first chunk with the tokens of so many steps was not sent when the first token was there."""
+MOST = 0.5
+"""Share of the requests that must show it."""
+
+TIMES = ("ttft", "tpot", "e2e", "chunk_gap")
+BUFFERED = "the proxy buffers the stream: client-side times are not the engine's"
+HIDDEN = "the first chunk holds the tokens of many steps: TTFT is not the engine's"
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """How a window's streams arrived.
+
+    Attributes:
+        note: What is to be said of it; "" when they arrived as they were sent.
+        lost: Client-side times that are not the engine's.
+        chunks_per_read: In the mean; None with too few chunks.
+    """
+
+    note: str = ""
+    lost: tuple[str, ...] = ()
+    chunks_per_read: float | None = None
+
+
+def delivery(
+    requests: Sequence[RequestTiming],
+    *,
+    opened: MonotonicSeconds,
+    closed: MonotonicSeconds,
+    num_speculative_tokens: int | None,
+) -> Delivery:
+    """Return how the streams arrived that had chunks in the window.
+
+    An engine sends one event per step and request. Events that arrive together in one read of the socket have one stamp: now
+    and then that is chance (a busy client reads late), as a rule it is something on the way that collects them, up to the whole
+    answer.
+    """
+    seen = [one for one in requests if one.chunk_at and one.chunk_at[-1] >= opened and one.chunk_at[0] <= closed]
+    ratios = [len(one.chunk_at) / len(set(one.chunk_at)) for one in seen if len(one.chunk_at) >= FEW_CHUNKS]
+    mean = sum(ratios) / len(ratios) if ratios else None
+    if mean is not None and mean >= BURST and sum(ratio >= BURST for ratio in ratios) > MOST * len(ratios):
+        return Delivery(f"{BUFFERED} ({mean:.0f} chunks to a network read)", TIMES, mean)
+    hidden = _hidden(seen, k=num_speculative_tokens)
+    if hidden is not None:
+        return Delivery(f"{HIDDEN} ({hidden} tokens)", ("ttft",), mean)
+    return Delivery(chunks_per_read=mean)
+
+
+def _hidden(requests: Sequence[RequestTiming], *, k: int | None) -> int | None:
+    """Return the tokens of a usual first chunk when they are too many for it; needs continuous usage."""
+    firsts = sorted(one.chunk_tokens[0] for one in requests if one.chunk_tokens)
+    most = HIDDEN_STEPS * (1 + (k or 0))
+    if not firsts or sum(count > most for count in firsts) <= MOST * len(firsts):
+        return None
+    return firsts[len(firsts) // 2]
+
+
+def without_times(numbers: DecodeNumbers, found: Delivery) -> DecodeNumbers:
+    """Return the numbers without the times that are not the engine's, each with the reason."""
+    if not found.lost:
+        return numbers
+    reasons: Mapping[str, str] = dict.fromkeys(found.lost, found.note)
+    lost = set(found.lost)
+    return replace(
+        numbers,
+        ttft=None if "ttft" in lost else numbers.ttft,
+        tpot=None if "tpot" in lost else numbers.tpot,
+        e2e=None if "e2e" in lost else numbers.e2e,
+        chunk_gap=None if "chunk_gap" in lost else numbers.chunk_gap,
+        unavailable={**numbers.unavailable, **reasons},
+    )

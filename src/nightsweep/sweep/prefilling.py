@@ -1,0 +1,84 @@
+"""Prefills in a boot that is up: on an idle engine, and while streams decode."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nightsweep.errors import ProbeError
+from nightsweep.measurement.values import PrefillResult
+from nightsweep.plan.model import PrefillRepeat
+from nightsweep.ports import WindowRequest
+from nightsweep.sweep.boot import Running
+from nightsweep.sweep.conditions import conditions_of
+from nightsweep.sweep.measure import Measuring, died, first_cell, lives_on, request_of
+from nightsweep.units import Seconds
+
+LOADED_WINDOW = Seconds(4.0)
+"""Seconds that the streams decode by themselves before the prompt is sent: what the slowdown is held against."""
+
+
+def measure_prefill(work: Measuring, running: Running, repeat: PrefillRepeat, *, attempts: int) -> PrefillResult:
+    """Measure one prefill and keep it; again while it is flagged.
+
+    Raises:
+        EngineExited: The engine died; the prefill is kept with its flag.
+    """
+    tools, attempt = work.tools, attempts
+    while True:
+        attempt += 1
+        result = _prefill(work, running, repeat, salt=_salt(work, running, repeat, attempt=attempt))
+        if result.detail:
+            result = replace(result, detail=running.hide(result.detail))
+        tools.store.add_prefill(
+            work.lease,
+            running.boot_id,
+            repeat,
+            result,
+            attempt=attempt,
+            conditions=conditions_of(work.plan, running, box_fingerprint=work.box_fingerprint, software=tools.software),
+            at=tools.clock.now(),
+        )
+        if not running.alive():
+            raise died(running, stage="serving", reason=running.log.last_line())
+        if result.clean or attempt >= work.probe.max_attempts:
+            return result
+        work.check()
+
+
+def _salt(work: Measuring, running: Running, repeat: PrefillRepeat, *, attempt: int) -> str:
+    """Return another salt for every prefill there ever was: a prompt that was sent once may be in a cache, in part or whole."""
+    place = f"{repeat.tokens}-{repeat.under_load}-{repeat.index}"
+    return f"{work.lease.sweep_id}-{running.boot_id}-{place}-{attempt}"
+
+
+def _prefill(work: Measuring, running: Running, repeat: PrefillRepeat, *, salt: str) -> PrefillResult:
+    started = work.tools.clock.now()
+    target = replace(running.target, request_timeout=work.probe.request_timeout)
+    try:
+        return work.tools.probe.prefill(
+            target,
+            tokens=repeat.tokens,
+            salt=salt,
+            sampling=work.probe.sampling,
+            alive=running.alive,
+            load=_load(work, repeat) if repeat.under_load else None,
+        )
+    except ProbeError as error:
+        exited = not lives_on(work.tools, running)
+        return PrefillResult(
+            started=started,
+            prompt_tokens=None,
+            ttft=None,
+            rate=None,
+            cached_tokens=None,
+            engine_seconds=None,
+            flags=("engine_exited" if exited else "request_failed",),
+            source="",
+            detail=str(error),
+        )
+
+
+def _load(work: Measuring, repeat: PrefillRepeat) -> WindowRequest:
+    """Return the streams that decode meanwhile: at the temperature of the plan's first cell."""
+    cell = replace(first_cell(work.probe, repeat.config), concurrency=repeat.under_load)
+    return replace(request_of(work, cell, first_prompt=0), window=LOADED_WINDOW)

@@ -1,0 +1,81 @@
+"""Single-batch runs in a boot that is up: one request alone, kept as a window of a cell of its own kind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from nightsweep.engine.speculative import proposed_drafts
+from nightsweep.errors import ProbeError, RequestFailed
+from nightsweep.measurement.single_batch import derive_single_batch
+from nightsweep.measurement.values import RawWindow, WindowResult
+from nightsweep.plan.model import Repeat, SingleBatchSpec
+from nightsweep.ports import SingleBatchRequest
+from nightsweep.sweep.boot import Running
+from nightsweep.sweep.conditions import single_batch_conditions
+from nightsweep.sweep.measure import Measuring, died, kept, lives_on, noted, with_identity
+
+
+def measure_single_batch(
+    work: Measuring, running: Running, repeat: Repeat, spec: SingleBatchSpec, *, attempts: int
+) -> WindowResult:
+    """Measure one single-batch run and keep it; again, with another prompt, while it is flagged.
+
+    Raises:
+        EngineExited: The engine died; the run is kept with its flag.
+    """
+    tools, attempt = work.tools, attempts
+    while True:
+        attempt += 1
+        salt = f"single-{work.lease.sweep_id}-{running.boot_id}-{repeat.index}-{attempt}"
+        result = running.hide.window(_measured(work, running, spec, salt=salt))
+        conditions = single_batch_conditions(
+            work.plan, running, spec, box_fingerprint=work.box_fingerprint, software=tools.software
+        )
+        kept(work, running, repeat, result, attempt=attempt, conditions=conditions)
+        if "engine_exited" in result.flags or not running.alive():
+            raise died(running, stage="serving", reason=running.log.last_line())
+        if result.clean or attempt >= work.probe.max_attempts:
+            return result
+        work.check()
+
+
+def _measured(work: Measuring, running: Running, spec: SingleBatchSpec, *, salt: str) -> WindowResult:
+    request = SingleBatchRequest(
+        input=spec.input,
+        output=spec.output,
+        temperature=float(spec.temperature),
+        salt=salt,
+        sampling=work.probe.sampling,
+    )
+    started = work.tools.clock.now()
+    target = replace(running.target, request_timeout=work.probe.request_timeout)
+    try:
+        raw = work.tools.probe.single_batch(target, request, alive=running.alive)
+    except ProbeError as error:
+        exited = not lives_on(work.tools, running)
+        raw = _failed(error, started=started, exited=exited)
+    result = derive_single_batch(
+        raw,
+        dialect=running.target.dialect,
+        input_tokens=spec.input,
+        output_tokens=spec.output,
+        num_speculative_tokens=proposed_drafts(running.config.engine.kind, running.config.speculative),
+    )
+    return noted(with_identity(running, result))
+
+
+def _failed(error: ProbeError, *, started: datetime, exited: bool) -> RawWindow:
+    flag = "request_failed" if isinstance(error, RequestFailed) else "underfilled"
+    return RawWindow(
+        concurrency=1,
+        seconds_asked=None,
+        started=started,
+        before=None,
+        after=None,
+        samples=(),
+        requests=(),
+        ramp=None,
+        ended_early="engine_exited" if exited else flag,
+        detail=str(error),
+    )
