@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -218,13 +219,17 @@ def load_plan(text: str, *, source: str, base: Path | None = None) -> tuple[Swee
     """Return the plan of a sweep file with its prompts: the prompt set is read, and its hash enters the fingerprint.
 
     Args:
-        base: Directory that a relative path of a prompt file is taken from.
+        base: Directory that a relative path of a prompt file, or of trusted authorities, is taken from.
     """
     from nightsweep.plan.expand import with_prompts_hash
     from nightsweep.plan.sweepfile import load
+    from nightsweep.probe.client import require_ca
     from nightsweep.probe.prompts import load_prompts
 
     plan = load(text, source=source)
+    if plan.probe.ca is not None and base is not None:
+        plan = replace(plan, probe=replace(plan.probe, ca=str(base / plan.probe.ca)))
+    require_ca(plan.probe.ca)
     name = plan.probe.prompts
     if name.endswith(".jsonl") and not Path(name).is_absolute() and base is not None:
         name = str(base / name)

@@ -133,12 +133,23 @@ def cell_document(cell: CellSummary) -> Document:
     }
 
 
+def single_batch_document(cell: CellSummary) -> Document:
+    """Return a single-batch cell: as a cell, with the rate as SGLang's report states it."""
+    return {
+        **cell_document(cell),
+        "kind": "single_batch",
+        "report_rate_tokens_per_second": spread_document(cell.report_rate),
+    }
+
+
 def prefill_document(prefill: PrefillSummary) -> Document:
     """Return a prefill summary."""
     return {
         "config": prefill.config,
         "config_fingerprint": prefill.config_fingerprint,
         "prompt_tokens": prefill.prompt_tokens,
+        "streams_beside": prefill.under_load,
+        "decode_slowdown": spread_document(prefill.slowdown),
         "prefill_rate_tokens_per_second": spread_document(prefill.rate),
         "ttft_seconds": spread_document(prefill.ttft),
         "flagged": prefill.flagged,
@@ -157,6 +168,7 @@ def window_document(window: WindowRow) -> Document:
         "boot_id": window.boot_id,
         "config": window.config,
         "config_fingerprint": window.config_fingerprint,
+        "kind": window.kind,
         "concurrency": window.concurrency,
         "temperature": float(window.temperature),
         "repeat": window.repeat,

@@ -79,10 +79,10 @@ def _progress(
     given_up = {repeat for repeat, times in tries.items() if times >= probe.max_attempts} - clean
     planned = len(probe.concurrency) * len(probe.temperature) * probe.repeats
     left = max(planned - len(clean) - len(given_up), 0)
-    prefill_repeats = probe.prefill.repeats * max(probe.boots, 1) if probe.prefill is not None else 0
+    prefill_repeats = probe.prefill.per_boot * max(probe.boots, 1) if probe.prefill is not None else 0
     failed_for_good = any(boot.state == "failed" and boot.retry == "never" for boot in boots)
     left = 0 if failed_for_good else left
-    prefills_tried = {row.repeat for row in prefills if not row.flags or row.attempt >= probe.max_attempts}
+    prefills_tried = {_slot(row) for row in prefills if not row.flags or row.attempt >= probe.max_attempts}
     prefills_left = 0 if failed_for_good else max(prefill_repeats - len(prefills_tried), 0)
     rounds_done = {boot.boot_round for boot in boots if boot.state == "stopped"}
     return ConfigProgress(
@@ -93,7 +93,11 @@ def _progress(
         given_up=len(given_up),
         left=left,
         prefills_planned=prefill_repeats,
-        prefills_clean=len({row.repeat for row in prefills if not row.flags}),
+        prefills_clean=len({_slot(row) for row in prefills if not row.flags}),
         boots_left=max(probe.boots - len(rounds_done), 1) if left or prefills_left else 0,
         boots_failed=sum(boot.state == "failed" for boot in boots),
     )
+
+
+def _slot(row: PrefillRow) -> tuple[int | None, int, int]:
+    return row.tokens, row.under_load, row.repeat

@@ -27,8 +27,11 @@ def report_markdown(
     prefills: Sequence[PrefillRow],
     plan: SweepPlan | None,
     software_version: str,
+    single_batches: Sequence[WindowRow] = (),
 ) -> str:
-    """Return the report. `windows` and `prefills` are all of the sweep, flagged ones too; `plan` None is not known.
+    """Return the report. `windows`, `prefills` and `single_batches` are all of the sweep, flagged ones too.
+
+    `plan` None is not known.
 
     Units:
         tokens / second, milliseconds, percent, GiB; cold start in seconds.
@@ -36,6 +39,7 @@ def report_markdown(
     order = [config.fingerprint for config in plan.configs] if plan is not None else []
     cells = in_plan_order(summarise(windows), fingerprints=order)
     prefill_cells = summarise_prefills(prefills)
+    alone = in_plan_order(summarise(single_batches), fingerprints=order)
     in_time = sorted(boots, key=lambda boot: (boot.started, boot.boot_id))
     sections = [
         _title(sweep),
@@ -43,8 +47,9 @@ def report_markdown(
         _what_ran(sweep, boots=in_time, plan=plan, software_version=software_version),
         _boots(in_time, simulated=sweep.simulated),
         _cells(cells),
+        _single_batches(alone),
         _prefills(prefill_cells),
-        _flagged(windows),
+        _flagged((*windows, *single_batches)),
         _caveats(sweep, boots=in_time, cells=cells, prefills=prefill_cells, plan=plan),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
@@ -116,7 +121,16 @@ def _probe_items(plan: SweepPlan) -> Iterator[str]:
     yield f"sampling sent with every request: {escape(', '.join(sent))}"
     if probe.prefill is not None:
         repeats = text.plural(probe.prefill.repeats, "run")
-        yield f"prefill: {text.count(probe.prefill.tokens)} fresh tokens, {repeats} per boot"
+        lengths = ", ".join(text.count(length) for length in probe.prefill.lengths)
+        streams = text.plural(probe.prefill.under_load, "decoding stream")
+        beside = f", idle and beside {streams}" if probe.prefill.under_load else ""
+        yield f"prefill: {lengths} fresh tokens, {repeats} per boot{beside}"
+    if probe.single_batch is not None:
+        single = probe.single_batch
+        yield (
+            f"single batch: {text.count(single.input)} random token ids in, {text.count(single.output)} tokens out, "
+            f"{text.plural(single.runs, 'cold run')} of each config"
+        )
 
 
 def _configs(boots: Sequence[BootRow], *, plan: SweepPlan | None, simulated: bool) -> str:
@@ -185,6 +199,13 @@ def _cells_at(temperature: Decimal, cells: Sequence[CellSummary]) -> list[str]:
     overview = tables.pivot_table(cells, title=f"Decode rate at T={at}, tokens/s: mean (n: least–most)")
     details = tables.cells_table(cells, title=f"Cells at T={at}", client_side=True)
     return [f"### Temperature {at}", markdown.table(overview), markdown.table(details)]
+
+
+def _single_batches(cells: Sequence[CellSummary]) -> str:
+    if not cells:
+        return ""
+    title = "Single batch: one request alone, never pooled with decode windows"
+    return f"## Single batch\n\n{markdown.table(tables.single_batch_table(cells, title=title))}"
 
 
 def _prefills(prefills: Sequence[PrefillSummary]) -> str:

@@ -47,11 +47,11 @@ def summarise(rows: Sequence[WindowRow]) -> list[CellSummary]:
 
 
 def summarise_prefills(rows: Sequence[PrefillRow]) -> list[PrefillSummary]:
-    """Return one prefill summary per config, prompt length and conditions; the same rules as `summarise`."""
+    """Return one prefill summary per config, prompt length, load and conditions; the same rules as `summarise`."""
     groups = _grouped(rows, key=_prefill_key)
     order = _config_order(rows, started=lambda row: row.prefill_id)
     summaries = [_prefill_summary(group) for group in groups.values()]
-    summaries.sort(key=lambda prefill: (order[prefill.config_fingerprint], prefill.prompt_tokens or 0, prefill.box))
+    summaries.sort(key=lambda one: (order[one.config_fingerprint], one.under_load, one.prompt_tokens or 0, one.box))
     return summaries
 
 
@@ -66,7 +66,12 @@ def _cell_key(row: WindowRow) -> Hashable:
 
 
 def _prefill_key(row: PrefillRow) -> Hashable:
-    return (row.config_fingerprint, row.prompt_tokens, row.conditions, row.box, row.simulated)
+    return (row.config_fingerprint, _length(row), row.under_load, row.conditions, row.box, row.simulated)
+
+
+def _length(row: PrefillRow) -> int | None:
+    """Return the prompt's length: as asked, for one that failed counted nothing."""
+    return row.prompt_tokens if row.tokens is None else row.tokens
 
 
 def _grouped(rows: Sequence[Row], *, key: Callable[[Row], Hashable]) -> Mapping[Hashable, list[Row]]:
@@ -98,6 +103,7 @@ def _summary(group: Sequence[WindowRow]) -> CellSummary:
         decode_rate=_spread(clean, lambda row: row.decode_rate),
         acceptance_length=_spread(clean, lambda row: row.acceptance_length),
         acceptance_rate=_spread(clean, lambda row: row.acceptance_rate),
+        report_rate=_spread(clean, lambda row: row.report_rate),
         step_time=_spread(clean, lambda row: row.step_time),
         tokens_per_step_and_stream=_spread(clean, lambda row: row.tokens_per_step_and_stream),
         ttft_p50=_spread(clean, lambda row: row.ttft_p50),
@@ -117,7 +123,9 @@ def _prefill_summary(group: Sequence[PrefillRow]) -> PrefillSummary:
     return PrefillSummary(
         config=newest.config,
         config_fingerprint=newest.config_fingerprint,
-        prompt_tokens=newest.prompt_tokens,
+        prompt_tokens=newest.prompt_tokens if newest.tokens is None else newest.tokens,
+        under_load=newest.under_load,
+        slowdown=_spread(clean, lambda row: row.slowdown),
         rate=_spread(clean, lambda row: row.rate),
         ttft=_spread(clean, lambda row: row.ttft),
         flagged=len(group) - len(clean),

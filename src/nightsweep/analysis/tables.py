@@ -14,6 +14,10 @@ from nightsweep.analysis.values import CellSummary, PrefillSummary, Spread
 T = TypeVar("T")
 
 ONE_RUN_NOTE = "n=1: one run is not a measurement"
+SINGLE_BATCH_NOTE = (
+    "one request alone, random token ids: decode rate is (tokens - 1) / (E2E - TTFT); "
+    "SGLang's report counts the first token too"
+)
 NOT_APPLIED = "not applied"
 
 
@@ -142,7 +146,12 @@ def pivot_table(summaries: Sequence[CellSummary], *, title: str) -> Table:
 
 
 def prefills_table(summaries: Sequence[PrefillSummary], *, title: str) -> Table:
-    """Return the table of prefill rates. Units: tokens / second, milliseconds."""
+    """Return the table of prefill rates; with the streams beside the prompt where there were any.
+
+    Units:
+        tokens / second, milliseconds; the slowdown of those streams is a factor.
+    """
+    loaded = any(cell.under_load for cell in summaries)
     digits = text.decimals(cell.rate.mean for cell in summaries if cell.rate is not None)
     names = names_apart((cell.config, cell.config_fingerprint) for cell in summaries)
 
@@ -150,10 +159,12 @@ def prefills_table(summaries: Sequence[PrefillSummary], *, title: str) -> Table:
         return Row(
             (
                 text.count(cell.prompt_tokens),
+                *((str(cell.under_load) if cell.under_load else "idle",) if loaded else ()),
                 text.number(cell.rate.mean if cell.rate else None, digits=digits),
                 text.runs(cell.rate),
                 text.value_range(cell.rate, digits=digits),
                 text.with_range(cell.ttft, digits=0, factor=1000.0),
+                *((text.with_range(cell.slowdown, digits=2),) if loaded else ()),
                 _flagged(cell.flagged, cell.flags),
             ),
             mark="flagged" if cell.rate is None else "single" if cell.rate.n == 1 else "",
@@ -161,10 +172,12 @@ def prefills_table(summaries: Sequence[PrefillSummary], *, title: str) -> Table:
 
     columns = (
         Column("prompt", "tokens"),
+        *((Column("streams beside it"),) if loaded else ()),
         Column("prefill rate", "tokens/s"),
         Column("n"),
         Column("range", "tokens/s"),
         Column("TTFT", "ms"),
+        *((Column("decode slowdown", "factor"),) if loaded else ()),
         Column("flagged", right=False),
     )
     single = any(cell.rate is not None and cell.rate.n == 1 for cell in summaries)
@@ -174,6 +187,51 @@ def prefills_table(summaries: Sequence[PrefillSummary], *, title: str) -> Table:
         columns=columns,
         groups=grouped(summaries, heading=lambda cell: names[cell.config_fingerprint], row_of=row_of),
         notes=(ONE_RUN_NOTE,) if single else (),
+        simulated=any(cell.simulated for cell in summaries),
+    )
+
+
+def single_batch_table(summaries: Sequence[CellSummary], *, title: str) -> Table:
+    """Return the table of single-batch cells: the decode rate, and beside it the rate as SGLang's report states it.
+
+    Units:
+        tokens / second; milliseconds.
+    """
+    digits = _CellDigits.of(summaries)
+    names = names_apart((cell.config, cell.config_fingerprint) for cell in summaries)
+
+    def row_of(cell: CellSummary) -> Row:
+        report = cell.report_rate
+        return Row(
+            (
+                text.temperature(cell.temperature),
+                text.number(cell.decode_rate.mean if cell.decode_rate else None, digits=digits.rate),
+                text.runs(cell.decode_rate),
+                text.value_range(cell.decode_rate, digits=digits.rate),
+                text.number(report.mean if report else None, digits=digits.rate),
+                text.with_range(cell.acceptance_length, digits=2),
+                text.with_range(cell.ttft_p50, digits=0, factor=1000.0),
+                _flagged(cell.flagged, cell.flags),
+            ),
+            mark=_cell_mark(cell),
+        )
+
+    columns = (
+        Column("T"),
+        Column("decode rate", "tokens/s"),
+        Column("n"),
+        Column("range", "tokens/s"),
+        Column("SGLang report's rate", "tokens/s"),
+        Column("acceptance length"),
+        Column("TTFT", "ms"),
+        Column("flagged", right=False),
+    )
+    return Table(
+        title=title,
+        label="config",
+        columns=columns,
+        groups=grouped(summaries, heading=lambda cell: names[cell.config_fingerprint], row_of=row_of),
+        notes=(SINGLE_BATCH_NOTE, *_cell_notes(summaries), *applied_notes(summaries)),
         simulated=any(cell.simulated for cell in summaries),
     )
 

@@ -75,6 +75,7 @@ class WindowRow:
     not_applied: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     kind: str = DECODE
+    report_rate: float | None = None  # of a single-batch run: all output tokens, the first among them, by the same time
 
 
 @dataclass(frozen=True)
@@ -213,6 +214,7 @@ class CellSummary:
         flagged: Windows that are stored and left out of every mean.
         flags: The flags of those windows, each once.
         flag_counts: How many windows carry each flag.
+        report_rate: Of single-batch runs: the rate as SGLang's report has it, with the first token counted.
         engine_versions: Versions of the engine in the pooled windows, each once.
         not_applied: What of the config its boots did not apply as asked: the numbers are of another config.
         notes: What else is to be known of its windows and their boots, each once.
@@ -235,6 +237,7 @@ class CellSummary:
     flags: tuple[str, ...] = ()
     flag_counts: Mapping[str, int] = field(default_factory=dict)
     acceptance_rate: Spread | None = None
+    report_rate: Spread | None = None
     engine_versions: tuple[str, ...] = ()
     not_applied: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -135,6 +135,7 @@ def document(planned: Planned) -> dict[str, Any]:
         "cells": _cells_per_config(plan) * len(plan.configs),
         "windows": told.windows,
         "prefills": told.prefills,
+        "single_batches": sum(len(task.single_batches) for task in planned.tasks),
         "estimate": {
             "seconds": told.seconds,
             "cold_start_seconds": told.cold_starts,
@@ -185,9 +186,10 @@ def _configs_table(planned: Planned) -> Table:
     plan, probe = planned.plan, planned.plan.probe
     cells = _cells_per_config(plan)
     figures = (str(probe.boots), str(cells), str(cells * probe.repeats))
-    prefills = str(probe.boots * probe.prefill.repeats) if probe.prefill else "0"
+    prefills = str(probe.boots * probe.prefill.per_boot) if probe.prefill else "0"
+    alone = (str(probe.single_batch.runs),) if probe.single_batch else ()
     rows = [
-        Row((config.name, short(config.fingerprint), count(_drafts(config)), *figures, prefills))
+        Row((config.name, short(config.fingerprint), count(_drafts(config)), *figures, prefills, *alone))
         for config in plan.configs
     ]
     columns = (
@@ -198,6 +200,7 @@ def _configs_table(planned: Planned) -> Table:
         Column("cells"),
         Column("windows"),
         Column("prefills"),
+        *((Column("single-batch runs"),) if alone else ()),
     )
     streams = ", ".join(str(one) for one in probe.concurrency)
     degrees = ", ".join(temperature(one) for one in probe.temperature)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -12,6 +13,7 @@ from nightsweep import __version__
 from nightsweep.analysis.report import report_markdown
 from nightsweep.analysis.values import Filters
 from nightsweep.cli.reading import access, find_sweep
+from nightsweep.plan.model import SINGLE_BATCH
 
 
 @click.command("report")
@@ -39,6 +41,7 @@ def command(ctx: click.Context, *, sweep: str, output: Path | None) -> None:
             boots=queries.boots(of_sweep),
             windows=queries.windows(of_sweep),
             prefills=queries.prefills(of_sweep),
+            single_batches=queries.windows(replace(of_sweep, kind=SINGLE_BATCH)),
             plan=queries.sweep_plan(found.sweep_id),
             software_version=__version__,
         )

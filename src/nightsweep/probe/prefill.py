@@ -57,19 +57,10 @@ class PrefillRun:
         started = self.clock.now()
         ids, source = await self._prompt()
         was_idle = await drained(self.client, self.target, clock=self.clock, timeout=IDLE_TIMEOUT)
-        alone: Reading | None = None
-        held = True
         if self.load is None:
-            before, timing, after = await self._once(ids)
+            beside, (before, timing, after) = None, await self._once(ids)
         else:
-            beside = Load(self.load_client, self.target, self.load, clock=self.clock, usage=self.usage)
-            async with beside:
-                held = await self._held(beside, streams=self.load.concurrency)
-                alone = await fetch_reading(self.client, self.target, clock=self.clock)
-                await self._pause(float(self.load.window) if held else 0.0)
-                before, timing, after = await self._once(ids)
-                held = held and not beside.failed.is_set()
-            await drained(self.client, self.target, clock=self.clock, timeout=IDLE_TIMEOUT)
+            beside, (before, timing, after) = await self._beside(self.load, ids)
         return derive_prefill(
             timing,
             before=before,
@@ -80,8 +71,23 @@ class PrefillRun:
             started=started,
             dialect=self.target.dialect,
             facts={"prompt": source, "salt": self.salt, "round_trip_before": before.uncertainty * 2},
-            load=None if alone is None or self.load is None else Beside(self.load.concurrency, alone=alone, held=held),
+            load=beside,
         )
+
+    async def _beside(
+        self, load: WindowRequest, ids: list[int]
+    ) -> tuple[Beside, tuple[Reading, RequestTiming, Reading]]:
+        """Let streams decode by themselves for a while, and send the prompt among them."""
+        streams = Load(self.load_client, self.target, load, clock=self.clock, usage=self.usage)
+        async with streams:
+            held = await self._held(streams, load)
+            alone = await fetch_reading(self.client, self.target, clock=self.clock)
+            await self._until(timeout=float(load.window) if held else 0.0)
+            seen = await self._once(ids)
+            held = held and not streams.failed.is_set()
+        if not self.gone.is_set():
+            await drained(self.client, self.target, clock=self.clock, timeout=IDLE_TIMEOUT)
+        return Beside(load.concurrency, alone=alone, held=held), seen
 
     async def _once(self, ids: list[int]) -> tuple[Reading, RequestTiming, Reading]:
         before = await fetch_reading(self.client, self.target, clock=self.clock)
@@ -93,23 +99,19 @@ class PrefillRun:
         )
         return before, timing, after
 
-    async def _held(self, beside: Load, *, streams: int) -> bool:
+    async def _held(self, streams: Load, load: WindowRequest) -> bool:
         """Wait until every stream has its first token and the engine runs them all; False when that does not come."""
-        assert self.load is not None
-        await self._until(beside.started, beside.failed, timeout=float(self.load.ramp_timeout))
+        await self._until(streams.started, streams.failed, timeout=float(load.ramp_timeout))
         deadline = self.clock.monotonic() + GAUGE_PATIENCE
-        while beside.started.is_set() and not (beside.failed.is_set() or self.gone.is_set()):
+        while streams.started.is_set() and not (streams.failed.is_set() or self.gone.is_set()):
             reading = await fetch_reading(self.client, self.target, clock=self.clock)
             running = reading.values.get("running")
-            if (running is None or running >= streams) and not reading.values.get("waiting"):
+            if (running is None or running >= load.concurrency) and not reading.values.get("waiting"):
                 return True
             if self.clock.monotonic() > deadline:
                 return False
             await asyncio.sleep(RAMP_POLL)
         return False
-
-    async def _pause(self, seconds: float) -> None:
-        await self._until(timeout=seconds)
 
     async def _until(self, *events: asyncio.Event, timeout: float) -> None:
         """Wait for one of the events, for the engine's end, or for the time."""

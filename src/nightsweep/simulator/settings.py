@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -161,7 +162,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--enable-prefix-caching", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--enable-prompt-tokens-details", action="store_true")
     parser.add_argument("--disable-log-stats", action="store_true")
-    parser.add_argument("--api-key")
+    parser.add_argument("--api-key", default=os.environ.get("VLLM_API_KEY"))  # as vLLM takes it
     parser.add_argument("--speculative-config", "-sc", type=_json_object)
     for name in _TAKEN:
         parser.add_argument(name, default=None, help=argparse.SUPPRESS)

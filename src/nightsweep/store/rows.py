@@ -21,6 +21,7 @@ def window_row(row: Any) -> WindowRow:
         concurrency=row.concurrency,
         temperature=row.temperature,
         kind=row.kind,
+        report_rate=row.report_rate,
         repeat=row.repeat,
         attempt=row.attempt,
         started=row.started_at,

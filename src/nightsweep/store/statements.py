@@ -67,6 +67,7 @@ def windows_matching(filters: Filters) -> sa.Select[Any]:
         windows.c.flags,
         windows.c.flag_details,
         windows.c.tokens_per_step_and_stream,
+        windows.c.facts["report_rate"].as_float().label("report_rate"),
         conditions.c.fingerprint.label("conditions"),
         *(windows.c[name] for name in numbers),
         *(windows.c[name]["p50"].as_float().label(f"{name}_p50") for name in ("ttft", "tpot", "e2e")),
