@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from benchmarks import overhead, startup
+from benchmarks import overhead, parse_log, startup
 from benchmarks.common import RESULTS, Section, machine, table, write
 
 
@@ -24,6 +24,7 @@ def _planning() -> Sequence[Section]:
 PARTS: tuple[tuple[str, Callable[[], Sequence[Section]]], ...] = (
     ("startup", lambda: (startup.measure(),)),
     ("plan_10k", _planning),
+    ("parse_log", lambda: (parse_log.measure(),)),
     ("overhead and memory", overhead.measure),
 )
 

@@ -12,7 +12,7 @@ from typing import IO, Any
 import click
 
 from nightsweep.cli import EXIT_FAILED
-from nightsweep.engine.bootlog import KINDS, boring, reader_for
+from nightsweep.engine.bootlog import KINDS, Skim, reader_for
 from nightsweep.engine.failures import Verdict, verdict_of
 from nightsweep.engine.lines import lines_of
 from nightsweep.engine.scan import Scan
@@ -58,21 +58,20 @@ class Report:
 def read_log(texts: Iterator[str], *, engine: str | None) -> Report:
     """Return what a log tells, in one pass and flat memory."""
     reader, seen = reader_for(engine), Scan()
-    listeners = (*reader.listeners, seen)
+    skim = Skim((*reader.listeners, seen))
     intervals: list[SpeculationLine] = []
     count = 0
     for part in texts:
         count += 1
-        stripped = part.rstrip("\r\n")
-        if reader.sure and boring(stripped, listeners) and "ccept" not in part:
+        told = "ccept" in part and len(intervals) < MAX_INTERVALS
+        if not told and reader.sure and skim.boring(part):
             continue
         for line in lines_of(part):
             reader.take(line)
             seen.take(line)
-            if "ccept" in line.message and len(intervals) < MAX_INTERVALS:
-                interval = speculation_line(line.message)
-                if interval is not None:
-                    intervals.append(interval)
+            interval = speculation_line(line.message) if told and "ccept" in line.message else None
+            if interval is not None and len(intervals) < MAX_INTERVALS:
+                intervals.append(interval)
     return Report(facts=reader.facts(), verdict=verdict_of(seen), intervals=tuple(intervals), lines=count)
 
 
@@ -140,7 +139,7 @@ def _speculation(intervals: tuple[SpeculationLine, ...]) -> str:
 
 
 def _lines(file: str) -> Iterator[str]:
-    """Yield a file's lines as text; a file that is one endless line comes in pieces.
+    """Yield a file's lines as text.
 
     Raises:
         click.BadParameter: The file cannot be read.
@@ -156,13 +155,22 @@ def _lines(file: str) -> Iterator[str]:
 
 
 def _decoded(stream: IO[bytes]) -> Iterator[str]:
-    """Yield lines as text. A last line without its end may be cut anywhere, also in a number: it is marked as shortened."""
-    lines = 0
-    while True:
-        part = stream.readline(_CHUNK)
-        if not part:
-            return
-        lines += 1
-        text = part.decode("utf-8", errors="replace")
-        broken_off = lines > 1 and len(part) < _CHUNK and not part.endswith(b"\n")
-        yield f"{text}…" if broken_off else text
+    """Yield lines as text, without their line feeds; of one that does not end only the beginning.
+
+    A last line without its end may be cut anywhere, also in a number: it is marked as shortened.
+    """
+    rest, several, endless = b"", False, False
+    while block := stream.read(_CHUNK):
+        whole, line_feed, rest = (rest + block).rpartition(b"\n")
+        if line_feed:
+            several = True
+            lines = whole.decode("utf-8", errors="replace").split("\n")
+            yield from lines[1:] if endless else lines
+            endless = False
+        elif len(rest) > _CHUNK:  # nobody's facts are behind its first megabyte
+            if not endless:
+                yield rest.decode("utf-8", errors="replace")
+            rest, endless = b"", True
+    if rest and not endless:
+        text = rest.decode("utf-8", errors="replace")
+        yield f"{text}…" if several else text

@@ -7,11 +7,13 @@ from typing import Protocol
 
 from nightsweep.engine.bootlog_sglang import SglangLog
 from nightsweep.engine.bootlog_vllm import VllmLog
-from nightsweep.engine.lines import HEADER, HEADER_WINDOW, MAX_LINE, Line, lines_of
+from nightsweep.engine.lines import MAX_LINE, Line, header_of, lines_of, usual_header_of
 from nightsweep.engine.values import BootFacts, LogLine
 from nightsweep.errors import UnknownEngine
 
 KINDS = ("vllm", "sglang")
+MAX_WORDS = 4_096
+"""First words whose answers are kept."""
 
 
 class Listener(Protocol):
@@ -32,27 +34,42 @@ class _Log(Listener, Protocol):
     def facts(self) -> BootFacts: ...
 
 
-def boring(text: str, listeners: Sequence[Listener]) -> bool:
-    """Whether a text is one of the many lines that hold no fact: told before it is taken apart, because most lines are.
+class Skim:
+    """Tells the many lines that hold no fact before they are taken apart, because most lines are such.
 
-    Only a line of one writer, with a header and a first word that no reader wants, or one whose end shows it to be a request
+    Only a line of one writer is, with a header and a first word that no reader wants, or one whose end shows it to be a request
     or a progress bar.
     """
-    if len(text) > MAX_LINE or "\r" in text or "\n" in text or "\x1b" in text:
-        return False
-    end = text[-12:]
-    if "it/s]" in end or "s/it]" in end or 'HTTP/1.1" ' in text[-28:]:
-        return text.count("pid=") < 2
-    found = HEADER.search(text, 0, HEADER_WINDOW)
-    if found is None:
-        return False
-    at = found.end()
-    if text.find("pid=", at) >= 0 or text.find("[20", at) >= 0:
-        return False
-    space = text.find(" ", at)
-    word = text[at:space] if space >= 0 else text[at:]
-    level = found.group(1) or ""
-    return not any(listener.wants(word, level=level) for listener in listeners)
+
+    def __init__(self, listeners: Sequence[Listener]) -> None:
+        self._listeners = tuple(listeners)
+        self._known: dict[tuple[str, str], bool] = {}
+
+    def boring(self, text: str) -> bool:
+        """Return whether nobody wants a text; any text is fine."""
+        if len(text) > MAX_LINE or "\r" in text or "\n" in text or "\x1b" in text:
+            return False
+        found = usual_header_of(text)
+        if found is None:
+            end = text[-28:]
+            if 'HTTP/1.1" ' in end or "it/s]" in end or "s/it]" in end:
+                return text.count("pid=") < 2
+            found = header_of(text)
+            if found is None:
+                return False
+        at = found.end()
+        space = text.find(" ", at)
+        word = text[at:space] if space >= 0 else text[at:]
+        return not self._wanted(word, found.group(1) or "") and text.find("pid=", at) < 0 and text.find("[20", at) < 0
+
+    def _wanted(self, word: str, level: str) -> bool:
+        """Return whether somebody wants messages that begin so; words repeat, so that answers are kept."""
+        known = self._known.get((level, word))
+        if known is None:
+            known = any(listener.wants(word, level=level) for listener in self._listeners)
+            if len(self._known) < MAX_WORDS:
+                self._known[(level, word)] = known
+        return known
 
 
 class Reader:
@@ -63,10 +80,11 @@ class Reader:
     def __init__(self, log: _Log) -> None:
         self._log = log
         self.listeners: tuple[Listener, ...] = (log,)
+        self._skim = Skim(self.listeners)
 
     def feed(self, line: LogLine) -> None:
         """Take the next line; any text is fine, nothing raises."""
-        if boring(line.text, self.listeners):
+        if self._skim.boring(line.text):
             return
         for message in lines_of(line.text):
             self.take(message, seconds=line.seconds)
@@ -87,11 +105,12 @@ class DetectingReader:
         self._vllm = VllmLog()
         self._sglang = SglangLog()
         self.listeners: tuple[Listener, ...] = (self._vllm, self._sglang)
+        self._skim = Skim(self.listeners)
         self._seen = {"vllm": 0, "sglang": 0}  # lines with an engine's own header
 
     def feed(self, line: LogLine) -> None:
         """Take the next line; any text is fine, nothing raises."""
-        if self.sure and boring(line.text, self.listeners):
+        if self.sure and self._skim.boring(line.text):
             return
         for message in lines_of(line.text):
             self.take(message, seconds=line.seconds)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 MAX_LINE = 65_536
@@ -92,6 +93,19 @@ def pieces(text: str) -> Iterator[str]:
         yield cut
 
 
+def usual_header_of(text: str) -> re.Match[str] | None:
+    """Return the header where most lines have it: SGLang's at the start, vLLM's at level INFO behind one short prefix."""
+    at = 0 if text[:3] == "[20" else text.find("INFO ", 0, HEADER_WINDOW)
+    if at == 0 or (at > 0 and text.find("] ", 0, at) < 0):
+        return HEADER.match(text, at)
+    return None
+
+
+def header_of(text: str) -> re.Match[str] | None:
+    """Return the first header of a text, or None. Searching tries every place: the usual one is looked at first."""
+    return usual_header_of(text) or HEADER.search(text, 0, HEADER_WINDOW)
+
+
 def lines_of(text: str) -> Iterator[Line]:
     """Yield the messages of a text: several when it holds several physical lines, or two writers on one."""
     for piece in pieces(text):
@@ -107,7 +121,7 @@ def messages(piece: str) -> Iterator[Line]:
             return
     rest = piece
     for _ in range(8):  # several writers on one physical line; more than a few is no log
-        found = HEADER.search(rest, 0, min(len(rest), HEADER_WINDOW))
+        found = header_of(rest)
         if found is None:
             yield headless(rest)
             return
@@ -152,6 +166,7 @@ def seconds_of(text: str) -> float | None:
     return float(found.group(1)) if found else None
 
 
+@lru_cache(maxsize=1024)
 def rank_of(prefix: str) -> str | None:
     """Return the rank that a prefix tells: "TP1", "DP0_TP1", "DP1", or None."""
     if not prefix:
@@ -160,6 +175,7 @@ def rank_of(prefix: str) -> str | None:
     return "_".join(f"{kind}{number}" for kind, number in parts.items()) or None
 
 
+@lru_cache(maxsize=1024)
 def rank_key(prefix: str) -> RankKey:
     """Return what orders writers: data, pipeline, tensor rank; a V0 worker process that does not tell its rank comes last."""
     if not prefix:
