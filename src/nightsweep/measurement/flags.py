@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nightsweep.measurement.occupancy import occupancy, queued_share, running_above
+from nightsweep.measurement.occupancy import mean_waiting, occupancy, queued_share, running_above
 from nightsweep.measurement.rates import delta, resets, window_seconds
 from nightsweep.measurement.values import FLAGS, RawWindow, Reading
 from nightsweep.units import Tokens
@@ -14,7 +14,11 @@ FOREIGN_SHARE = 0.02
 """Engine tokens beyond the probe's own, as a share of the engine's, that are still taken for the window's edges."""
 
 QUEUED_SHARE = 0.5
-"""With requests in the engine's queue in more than this share of the samples, the engine did not run all streams."""
+"""With requests in the engine's queue in more than this share of the samples, the engine may not have run all streams.
+
+It surely has not when these are more than 1 - `FULL` of the streams, too: among hundreds of streams one begins in almost every
+step, and waits for its turn until the step is over.
+"""
 
 QUEUE_SAMPLES = 3
 """Fewer samples say nothing of a queue: every request that begins waits for a moment."""
@@ -116,8 +120,12 @@ def _underfilled(raw: RawWindow, before: Reading, after: Reading) -> str | None:
     if filled < FULL:
         return f"streams were in flight for {filled:.1%} of {raw.concurrency} x {window_seconds(before, after):.1f} s"
     queued = queued_share(raw.samples)
-    if queued is not None and queued > QUEUED_SHARE and len(raw.samples) >= QUEUE_SAMPLES:
-        return (
-            f"requests waited in the engine's queue in {queued:.0%} of the samples: it does not run all streams at once"
-        )
-    return None
+    waiting = mean_waiting(raw.samples)
+    if queued is None or waiting is None or queued <= QUEUED_SHARE or len(raw.samples) < QUEUE_SAMPLES:
+        return None
+    if waiting <= (1.0 - FULL) * raw.concurrency:
+        return None
+    return (
+        f"requests waited in the engine's queue in {queued:.0%} of the samples, {waiting:.2g} of {raw.concurrency} streams "
+        "on average: it does not run all streams at once"
+    )

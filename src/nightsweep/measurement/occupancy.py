@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from math import fsum
 
 from nightsweep.measurement.values import OccupancySample, RequestTiming
 from nightsweep.units import MonotonicSeconds, Ratio, Seconds, Tokens
@@ -66,6 +67,12 @@ def queued_share(samples: Sequence[OccupancySample]) -> Ratio | None:
     """Return the share of samples in which requests waited in the engine's queue; None when it never told."""
     told = [sample.waiting for sample in samples if sample.waiting is not None]
     return Ratio(sum(waiting > 0 for waiting in told) / len(told)) if told else None
+
+
+def mean_waiting(samples: Iterable[OccupancySample]) -> float | None:
+    """Return the mean number of requests in the engine's queue; None when it never told."""
+    told = [sample.waiting for sample in samples if sample.waiting is not None]
+    return fsum(told) / len(told) if told else None
 
 
 def mean_running(samples: Iterable[OccupancySample]) -> float | None:
