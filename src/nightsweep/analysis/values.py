@@ -41,6 +41,8 @@ class WindowRow:
     Attributes:
         not_applied: What of the config its boot did not apply as asked: the numbers are of another config.
         notes: What else is to be known of its boot or of itself; no flags.
+        box_state: What the box did meanwhile (see `nightsweep.measurement.boxstate.BoxState`, by field name); None where
+            nobody watched it.
     """
 
     window_id: int
@@ -74,6 +76,7 @@ class WindowRow:
     flag_details: Mapping[str, str] = field(default_factory=dict)
     not_applied: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    box_state: Mapping[str, Any] | None = None
     kind: str = DECODE
     report_rate: float | None = None  # of a single-batch run: all output tokens, the first among them, by the same time
 

@@ -16,6 +16,7 @@ from nightsweep.measurement.values import DecodeNumbers, PrefillResult, RawWindo
 from nightsweep.plan.fingerprint import fingerprint
 from nightsweep.plan.model import PrefillRepeat, Repeat
 from nightsweep.ports import Lease
+from nightsweep.store.boxes import keep_box
 from nightsweep.store.codec import BYTES_ZLIB, JSON_ZLIB, clean_text, digest, load_of, pack, plain, two_decimals
 from nightsweep.store.leases import hold
 from nightsweep.store.schema import boots, cells, conditions, configs, prefills, readings, request_timings, windows
@@ -63,10 +64,12 @@ def add_window(
     columns = slot | _raw_columns(result.raw) | _number_columns(result.numbers) | {"content_hash": content}
     columns |= {"flags": list(result.flags), "flag_details": plain(result.flag_details)}
     columns["notes"] = [clean_text(note) for note in result.notes]
+    columns["box"] = sa.null() if result.box is None else plain(result.box.state)
     columns |= _when(connection, lease, boot, windows, started=result.raw.started, at=at)
     columns["conditions_id"] = _conditions(connection, under)
     window_id = _insert(connection, windows, columns, what=what)
     _keep_raw(connection, window_id, result.raw, load=load)
+    keep_box(connection, window_id, result.box)
     return window_id
 
 
@@ -226,6 +229,8 @@ def _window_content(result: WindowResult, *, boot_id: int, under: Mapping[str, A
         load,
         [None if side is None else _reading_columns(side) for side in sides],
     ]
+    if result.box is not None:
+        parts.append(result.box)
     pages = [b"" if side is None else side.raw for side in sides]
     return digest(*(_text(part) for part in parts), *pages, str(boot_id).encode())
 

@@ -14,9 +14,11 @@ import sqlalchemy as sa
 from nightsweep.analysis.values import BootRow, Event, Filters, PrefillRow, SweepRow, WindowRow
 from nightsweep.engine.values import LogLine
 from nightsweep.errors import NotFound, StoreUnavailable
+from nightsweep.measurement.boxstate import BoxSample
 from nightsweep.measurement.values import RawWindow, Reading
 from nightsweep.plan.model import SweepPlan
 from nightsweep.store import rows, statements
+from nightsweep.store.boxes import samples_of
 from nightsweep.store.codec import read_load, unpack, unpack_lines
 from nightsweep.store.schema import boot_logs, boots, events, readings, request_timings, sweeps, windows
 from nightsweep.store.session import AWAY, first_line
@@ -151,6 +153,7 @@ class StoredWindow:
     position_in_night: int | None
     seconds_since_boot: Seconds | None
     stored_at: datetime
+    box_samples: tuple[BoxSample, ...] = ()
 
 
 def _named(name_or_id: str) -> sa.ColumnElement[bool]:
@@ -191,6 +194,7 @@ def _raw_window(connection: sa.Connection, window_id: int) -> StoredWindow:
         position_in_night=row.position_in_night,
         seconds_since_boot=row.seconds_since_boot,
         stored_at=row.stored_at,
+        box_samples=samples_of(connection, window_id),
     )
 
 

@@ -43,6 +43,7 @@ def window_row(row: Any) -> WindowRow:
         flag_details=row.flag_details,
         not_applied=tuple(row.applied.get("not_applied", ())),
         notes=(*row.applied.get("notes", ()), *row.notes),
+        box_state=row.box_state,
     )
 
 

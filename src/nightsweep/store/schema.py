@@ -16,7 +16,7 @@ from nightsweep.plan.model import DECODE, SINGLE_BATCH
 from nightsweep.store.columns import born, column, document, identity, maybe, one_of, time, to, words
 from nightsweep.store.columns import metadata as metadata
 
-HEAD = "0003"
+HEAD = "0004"
 """The newest migration: what `migrate` brings a database to."""
 
 LIVE_STATES = ("starting", "ready")
@@ -254,6 +254,7 @@ windows = sa.Table(
     maybe("ended_early", sa.Text),
     maybe("detail", sa.Text),
     words("notes"),
+    maybe("box", JSONB),
     maybe("seconds", sa.Double),
     maybe("generation_tokens", sa.BigInteger),
     maybe("decode_rate", sa.Double),
@@ -313,6 +314,16 @@ request_timings = sa.Table(
     metadata,
     to("windows", primary_key=True),
     column("n_requests", sa.Integer),
+    column("codec", sa.Text),
+    column("n_bytes", sa.Integer),
+    column("data", BYTEA),
+)
+
+box_samples = sa.Table(
+    "box_samples",
+    metadata,
+    to("windows", primary_key=True),
+    column("n_samples", sa.Integer),
     column("codec", sa.Text),
     column("n_bytes", sa.Integer),
     column("data", BYTEA),

@@ -61,6 +61,7 @@ def windows_matching(filters: Filters) -> sa.Select[Any]:
         boots.c.engine_version,
         boots.c.applied,
         windows.c.notes,
+        windows.c.box.label("box_state"),
         windows.c.repeat,
         windows.c.attempt,
         windows.c.started_at,
