@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,7 +15,7 @@ from nightsweep.engine.dialects import vllm_dialect
 from nightsweep.errors import MetricsUnreadable
 from nightsweep.measurement.derive import derive
 from nightsweep.plan.model import SamplingSpec
-from nightsweep.ports import Probe, Target, WindowRequest
+from nightsweep.ports import Probe, Secret, Target, WindowRequest
 from nightsweep.probe.http_probe import HttpProbe
 from nightsweep.units import MonotonicSeconds, Seconds, Tokens
 from tests.data.tiny_openai_engine import MODEL, TinyEngine
@@ -39,11 +39,12 @@ class RealClock:
 
 @dataclass
 class Bench:
-    """A probe with an engine behind it, and a way to end that engine."""
+    """A probe with an engine behind it, a way to end that engine, and one to have it ask for a key."""
 
     probe: Probe
     target: Target
     kill: Callable[[], None]
+    lock: Callable[[str], None]
 
 
 @pytest.fixture(params=["fake", "http"])
@@ -57,10 +58,15 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
             answers={"models": {"data": [{"id": MODEL}]}},
             truth={"positions": (2 / 3, 1 / 3, 0.0), "step_time": 0.01},
         )
-        yield Bench(probe, Target("http://fake", "http://fake", MODEL, DIALECT), kill=up.clear)
+
+        def lock(key: str) -> None:
+            probe.wanted_key = Secret(key)
+
+        yield Bench(probe, Target("http://fake", "http://fake", MODEL, DIALECT), kill=up.clear, lock=lock)
         return
     with TinyEngine() as engine, HttpProbe(clock=RealClock()) as http:
-        yield Bench(http, Target(engine.url, engine.url, MODEL, DIALECT), kill=engine.die)
+        target = Target(engine.url, engine.url, MODEL, DIALECT)
+        yield Bench(http, target, kill=engine.die, lock=lambda key: setattr(engine, "api_key", key))
 
 
 def a_window(**fields: Any) -> WindowRequest:
@@ -101,6 +107,15 @@ def test_a_path_that_does_not_answer_is_absent(bench: Bench) -> None:
     assert bench.probe.ask(bench.target.base_url, {"models": "/v1/models"}, timeout=SOON) == {}
 
 
+def test_an_engine_with_a_key_tells_only_who_has_it(bench: Bench) -> None:
+    bench.lock("k3y")
+    paths = {"models": "/v1/models"}
+    assert bench.probe.ask(bench.target.base_url, paths, timeout=SOON) == {}
+    assert bench.probe.ask(bench.target.base_url, paths, timeout=SOON, api_key=Secret("k3y"))["models"]
+    assert "401" in (bench.probe.served_token(bench.target, timeout=SOON) or "")
+    assert bench.probe.served_token(replace(bench.target, api_key=Secret("k3y")), timeout=SOON) is None
+
+
 def test_a_reading_has_values_by_canonical_name_and_a_dead_engine_none(bench: Bench) -> None:
     reading = bench.probe.read(bench.target)
     assert reading.values["generation_tokens"] == 0.0
@@ -137,6 +152,20 @@ def test_after_a_warm_up_and_a_window_the_engine_is_idle(bench: Bench) -> None:
     values = bench.probe.read(bench.target).values
     assert (values["running"], values["waiting"]) == (0.0, 0.0)
     assert bench.probe.drain(bench.target, timeout=SOON) is True
+
+
+def test_a_prefill_beside_decoding_streams_says_what_it_cost_them(bench: Bench) -> None:
+    load = a_window(concurrency=2, window=Seconds(0.5), sampling=SamplingSpec(max_tokens=4000))
+    result = bench.probe.prefill(
+        bench.target, tokens=Tokens(300), salt="s1", sampling=SamplingSpec(), alive=always, load=load
+    )
+    assert result.clean, result.detail
+    assert result.facts["decode_streams"] == 2
+    assert result.facts["decode_rate_alone"] > 0
+    assert result.facts["decode_slowdown"] == pytest.approx(
+        result.facts["decode_rate_alone"] / result.facts["decode_rate_beside"]
+    )
+    assert bench.probe.read(bench.target).values["running"] == 0.0
 
 
 def test_a_prefill_is_of_exactly_the_tokens_asked_and_a_proven_miss(bench: Bench) -> None:

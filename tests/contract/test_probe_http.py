@@ -277,3 +277,86 @@ def test_an_interrupt_disconnects_the_load(engine: TinyEngine, probe: HttpProbe)
     with pytest.raises(KeyboardInterrupt):
         probe.window(target_of(engine), a_window(window=Seconds(30.0)), alive=alive)
     assert probe.drain(target_of(engine), timeout=SOON) is True
+
+
+def test_a_prefill_beside_streams_is_void_when_a_miss_cannot_be_shown(engine: TinyEngine, probe: HttpProbe) -> None:
+    engine.cached = 8
+    load = a_window(concurrency=2, window=Seconds(0.3), sampling=SHORT)
+    result = probe.prefill(
+        target_of(engine), tokens=Tokens(300), salt="s", sampling=SamplingSpec(), alive=always, load=load
+    )
+    assert result.flags == ("cache_hit",)
+
+
+def test_a_prefill_beside_streams_that_do_not_come_up_is_void(engine: TinyEngine, probe: HttpProbe) -> None:
+    engine.max_running = 1
+    load = a_window(concurrency=2, window=Seconds(0.3), sampling=SamplingSpec(max_tokens=4000), ramp_timeout=Seconds(0.5))
+    target = target_of(engine, request_timeout=Seconds(1.0))
+    result = probe.prefill(target, tokens=Tokens(300), salt="s", sampling=SamplingSpec(), alive=always, load=load)
+    assert not result.clean
+
+
+def test_a_prefill_beside_streams_that_slow_down_says_by_how_much(engine: TinyEngine, probe: HttpProbe) -> None:
+    load = a_window(concurrency=2, window=Seconds(0.6), sampling=SamplingSpec(max_tokens=4000))
+    engine.prefill_rate = 1000.0
+    slower = later(1.0, lambda: setattr(engine, "step", 0.03))
+    result = probe.prefill(
+        target_of(engine), tokens=Tokens(1500), salt="s", sampling=SamplingSpec(), alive=always, load=load
+    )
+    slower.join()
+    assert result.clean, result.detail
+    assert result.facts["decode_slowdown"] > 1.5
+
+
+@pytest.mark.parametrize("hold", [6, 10_000])
+def test_a_stream_that_is_collected_on_the_way_has_no_client_times(
+    engine: TinyEngine, probe: HttpProbe, hold: int
+) -> None:
+    engine.hold = hold
+    result = measured(probe, engine, concurrency=2, window=Seconds(1.2), sampling=SHORT)
+    numbers = result.numbers
+    assert numbers is not None
+    assert [note for note in result.notes if "the proxy buffers the stream" in note]
+    assert (numbers.ttft, numbers.tpot, numbers.e2e, numbers.chunk_gap) == (None, None, None, None)
+    assert "client-side times are not the engine's" in numbers.unavailable["ttft"]
+    assert numbers.decode_rate > 0
+    assert numbers.acceptance_length == pytest.approx(2.0, abs=0.08)
+
+
+def test_a_stream_that_arrives_as_it_is_sent_has_no_note(engine: TinyEngine, probe: HttpProbe) -> None:
+    result = measured(probe, engine, concurrency=4, window=Seconds(1.0), sampling=SHORT)
+    assert result.notes == ()
+    assert result.numbers is not None
+    assert result.numbers.facts["chunks_per_read"] < 1.5
+
+
+def test_requests_own_acceptance_agrees_with_counters_that_nobody_else_moves(
+    engine: TinyEngine, probe: HttpProbe
+) -> None:
+    engine.tells = True
+    result = measured(probe, engine, concurrency=4, window=Seconds(1.5), sampling=SHORT)
+    numbers = result.numbers
+    assert numbers is not None
+    assert numbers.facts["requests_with_acceptance"] >= 4
+    assert numbers.facts["acceptance_length_by_requests"] == pytest.approx(2.0, abs=0.1)
+    assert result.notes == ()
+    told = next(one.acceptance for one in result.raw.requests if one.acceptance is not None)
+    assert told.source == "metrics.speculative_decoding"
+    assert sum(told.histogram or ()) == told.drafts
+
+
+def test_counters_that_others_move_disagree_with_the_requests_own_acceptance(
+    engine: TinyEngine, probe: HttpProbe
+) -> None:
+    engine.tells, engine.others_accept = True, 3
+    result = measured(probe, engine, concurrency=2, window=Seconds(1.5), sampling=SHORT)
+    assert [note for note in result.notes if "others' drafts are among the counted ones" in note]
+
+
+def test_min_tokens_and_ignore_eos_go_out_only_where_they_are_asked_for(engine: TinyEngine, probe: HttpProbe) -> None:
+    measured(probe, engine)
+    plain = engine.seen[-1]
+    assert "min_tokens" not in plain
+    assert "ignore_eos" not in plain
+    measured(probe, engine, sampling=SamplingSpec(max_tokens=600, min_tokens=5, ignore_eos=True))
+    assert (engine.seen[-1]["min_tokens"], engine.seen[-1]["ignore_eos"]) == (5, True)

@@ -24,6 +24,7 @@ class _Request:
     queue: asyncio.Queue[int] = field(default_factory=asyncio.Queue)
     made: int = 0
     begun: bool = False
+    accepted: list[int] = field(default_factory=list)
 
 
 class TinyEngine:
@@ -46,7 +47,13 @@ class TinyEngine:
         cached: Cached tokens that every prompt claims.
         metrics_delay: Seconds before /metrics answers.
         tokenizes: Whether /tokenize is there.
+        api_key: What paths under /v1 ask for; None asks for nothing.
+        hold: Events of a stream that are collected and sent in one write, as a buffering proxy does; 1 sends each.
+        tells: Put per-request acceptance into the final usage, as vLLM does with `--per-request-spec-decode-metrics`.
+        others_accept: Accepted tokens of drafts that others make, one in each step; None has no others.
+        vocabulary: Ids beyond are refused.
         seen: Every request body to the model, in order.
+        keys: Authorization header of each request to a path under /v1.
     """
 
     def __init__(self, *, step: float = 0.01, cycle: tuple[int, ...] = (2, 0, 1), k: int = 3) -> None:
@@ -65,6 +72,12 @@ class TinyEngine:
         self.metrics_delay = 0.0
         self.metrics_status = 200
         self.tokenizes = True
+        self.api_key: str | None = None
+        self.hold = 1
+        self.tells = False
+        self.others_accept: int | None = None
+        self.vocabulary = 10**9
+        self.keys: list[str | None] = []
         self.seen: list[dict[str, Any]] = []
         self.disconnects = 0
         self.started = time.time()
@@ -137,6 +150,9 @@ class TinyEngine:
         self.steps += 1
         self.generated += self.foreign
         self.preemptions += self.preempt
+        if self.others_accept is not None:
+            self.drafts += 1
+            self.accepted += self.others_accept
         for request in list(self._running):
             self._advance(request)
 
@@ -148,6 +164,7 @@ class TinyEngine:
             count = 1
         else:
             count = self._drafting()
+            request.accepted.append(count - 1)
             self.gaps += 1
         count = min(count, request.tokens - request.made)
         request.made += count
@@ -168,6 +185,19 @@ class TinyEngine:
         for position in range(accepted):
             self.by_position[position] += 1
         return 1 + accepted
+
+    def _told(self, request: _Request) -> dict[str, Any]:
+        """Return vLLM's per-request numbers (0.32: `SpeculativeDecodingMetrics`)."""
+        drafts, accepted = len(request.accepted), sum(request.accepted)
+        return {
+            "mean_acceptance_length": 1 + accepted / drafts if drafts else 0.0,
+            "draft_acceptance_rate": accepted / (drafts * self.k) if drafts else 0.0,
+            "acceptance_histogram": [request.accepted.count(n) for n in range(self.k + 1)],
+            "num_spec_steps": drafts,
+            "num_accepted_draft_tokens": accepted,
+            "num_draft_tokens": drafts * self.k,
+            "num_spec_tokens": self.k,
+        }
 
     def page(self) -> str:
         """Return the metrics page, in vLLM's names."""
@@ -210,7 +240,10 @@ class TinyEngine:
                     if line.startswith("content-length:"):
                         length = int(line.split(":")[1])
                 body = json.loads(await reader.readexactly(length)) if length else {}
-                await self._answer(method, path, body, reader, writer)
+                if path.startswith("/v1") and not self._allowed(head):
+                    _plain(writer, 401, json.dumps({"error": "Unauthorized"}))
+                else:
+                    await self._answer(method, path, body, reader, writer)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
@@ -218,6 +251,12 @@ class TinyEngine:
             writer.close()
             with contextlib.suppress(ConnectionError, OSError):
                 await writer.wait_closed()
+
+    def _allowed(self, head: bytes) -> bool:
+        lines = head.decode().split("\r\n")
+        told = next((line.split(":", 1)[1].strip() for line in lines if line.lower().startswith("authorization:")), None)
+        self.keys.append(told)
+        return self.api_key is None or told == f"Bearer {self.api_key}"
 
     async def _answer(
         self, method: str, path: str, body: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -252,6 +291,9 @@ class TinyEngine:
             _plain(writer, 400, json.dumps({"error": {"message": "unknown field continuous_usage_stats"}}))
             return
         prompt = body.get("prompt")
+        if isinstance(prompt, list) and max(prompt) >= self.vocabulary:
+            _plain(writer, 400, json.dumps({"error": {"message": f"Token id {max(prompt)} is out of vocabulary"}}))
+            return
         words = len(prompt) if isinstance(prompt, list) else len(json.dumps(prompt or body["messages"]).split())
         request = _Request(tokens=body["max_tokens"], prompt=words)
         await asyncio.sleep(words / self.prefill_rate)
@@ -281,6 +323,7 @@ class TinyEngine:
         chat = path.endswith("chat/completions")
         continuous = bool((body.get("stream_options") or {}).get("continuous_usage_stats"))
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        raw, writer = writer, _Holding(writer, self.hold)  # type: ignore[assignment]
         watch = asyncio.create_task(reader.read(1))
         try:
             if chat:
@@ -309,12 +352,34 @@ class TinyEngine:
             else:
                 _event(writer, _choice({}, chat, finish="length"), _usage(request, self.cached), continuous)
                 if not self.without_usage:
-                    _event(writer, [], _usage(request, self.cached), usage_wanted=True)
+                    more = {"metrics": {"speculative_decoding": self._told(request)}} if self.tells else {}
+                    _event(writer, [], _usage(request, self.cached), usage_wanted=True, more=more)
             _chunk(writer, b"data: [DONE]\n\n")
-            writer.write(b"0\r\n\r\n")
+            writer.flush()  # type: ignore[attr-defined]
+            raw.write(b"0\r\n\r\n")
         finally:
             watch.cancel()
             await asyncio.gather(watch, return_exceptions=True)
+
+
+class _Holding:
+    """A writer that collects so many chunks before it writes them."""
+
+    def __init__(self, writer: asyncio.StreamWriter, count: int) -> None:
+        self._writer, self._count, self._held = writer, count, list[bytes]()
+        self.transport = writer.transport
+
+    def write(self, data: bytes) -> None:
+        self._held.append(data)
+        if len(self._held) >= self._count:
+            self.flush()
+
+    def flush(self) -> None:
+        self._writer.write(b"".join(self._held))
+        self._held.clear()
+
+    async def drain(self) -> None:
+        await self._writer.drain()
 
 
 def _usage(request: _Request, cached: int, *, made: int | None = None) -> dict[str, Any]:
@@ -332,8 +397,14 @@ def _choice(delta: dict[str, Any], chat: bool, *, finish: str | None = None) -> 
     return [{"index": 0, **told, "finish_reason": finish}]
 
 
-def _event(writer: asyncio.StreamWriter, choices: list[Any], usage: dict[str, Any], usage_wanted: bool) -> None:
-    body: dict[str, Any] = {"id": "1", "object": "chunk", "model": MODEL, "choices": choices}
+def _event(
+    writer: asyncio.StreamWriter,
+    choices: list[Any],
+    usage: dict[str, Any],
+    usage_wanted: bool,
+    more: dict[str, Any] | None = None,
+) -> None:
+    body: dict[str, Any] = {"id": "1", "object": "chunk", "model": MODEL, "choices": choices, **(more or {})}
     if usage_wanted:
         body["usage"] = usage
     _chunk(writer, b"data: " + json.dumps(body, separators=(",", ":")).encode() + b"\n\n")
@@ -346,3 +417,65 @@ def _chunk(writer: asyncio.StreamWriter, data: bytes) -> None:
 def _plain(writer: asyncio.StreamWriter, status: int, text: str, *, kind: str = "application/json") -> None:
     data = text.encode()
     writer.write(f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {len(data)}\r\n\r\n".encode() + data)
+
+
+class TinySGLang(TinyEngine):
+    """The same engine in SGLang's words: its native /generate and its series; drafts are told by request only.
+
+    Source:
+        SGLang 0.5.23 `srt/managers/io_struct.py` and `srt/metrics/collector.py` (names); the stream's text is cumulative.
+    """
+
+    def page(self) -> str:
+        """Return the metrics page, in SGLang's names."""
+        label = 'model_name="tiny",engine_type="unified",tp_rank="0",pp_rank="0"'
+        lines = [
+            f'sglang:realtime_tokens_total{{{label},mode="decode"}} {float(self.generated)}',
+            f'sglang:realtime_tokens_total{{{label},mode="prefill_compute"}} {float(self.prompts - self.hits)}',
+            f'sglang:realtime_tokens_total{{{label},mode="prefill_cache"}} {float(self.hits)}',
+            f"sglang:prompt_tokens_total{{{label}}} {float(self.prompts)}",
+            f"sglang:num_running_reqs{{{label}}} {float(len(self._running))}",
+            f"sglang:num_queue_reqs{{{label}}} {float(len(self._waiting))}",
+            f"process_start_time_seconds {self.started}",
+        ]
+        return "\n".join(lines) + "\n"
+
+    async def _answer(
+        self, method: str, path: str, body: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        if path != "/generate":
+            await super()._answer(method, path, body, reader, writer)
+            return
+        self.seen.append(body)
+        ids, wanted = body["input_ids"], body["sampling_params"]["max_new_tokens"]
+        request = _Request(tokens=wanted, prompt=len(ids))
+        await asyncio.sleep(len(ids) / self.prefill_rate)
+        self._waiting.append(request)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        told = 0
+        while told < request.tokens:
+            told += await request.queue.get()
+            _chunk(writer, b"data: " + json.dumps(self._native(request, told)).encode() + b"\n\n")
+            await writer.drain()
+        _chunk(writer, b"data: [DONE]\n\n")
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+
+    def _native(self, request: _Request, told: int) -> dict[str, Any]:
+        meta: dict[str, Any] = {
+            "id": "1",
+            "finish_reason": {"type": "length", "length": told} if told >= request.tokens else None,
+            "prompt_tokens": request.prompt,
+            "completion_tokens": told,
+            "cached_tokens": min(self.cached, request.prompt),
+        }
+        if self.k:
+            accepted = request.accepted
+            meta |= {
+                "spec_verify_ct": len(accepted),
+                "spec_accept_length": told / len(accepted) if accepted else 0.0,
+                "spec_num_correct_drafts": sum(accepted),
+                "spec_num_proposed_drafts": len(accepted) * self.k,
+                "spec_correct_drafts_histogram": [accepted.count(n) for n in range(self.k + 1)],
+            }
+        return {"text": "x " * told, "meta_info": meta}

@@ -262,6 +262,9 @@ class FakeProbe:
     ) -> PrefillResult:
         self.calls.append(("prefill", {"target": target, "tokens": tokens, "salt": salt, "load": load}))
         scripted = self.prefills.pop(0) if self.prefills else a_prefill_result(tokens=tokens)
+        if load is not None and isinstance(scripted, PrefillResult):
+            beside = {"decode_streams": load.concurrency, "decode_rate_alone": 120.0, "decode_rate_beside": 60.0}
+            scripted = replace(scripted, facts={**scripted.facts, **beside, "decode_slowdown": 2.0})
         if isinstance(scripted, BaseException):
             raise scripted
         self.clock.sleep(scripted.ttft or Seconds(0.0))
