@@ -103,7 +103,10 @@ def usual_header_of(text: str) -> re.Match[str] | None:
 
 def header_of(text: str) -> re.Match[str] | None:
     """Return the first header of a text, or None. Searching tries every place: the usual one is looked at first."""
-    return usual_header_of(text) or HEADER.search(text, 0, HEADER_WINDOW)
+    found = usual_header_of(text)
+    if found is None and ("]" in text or " - " in text):
+        found = HEADER.search(text, 0, HEADER_WINDOW)
+    return found
 
 
 def lines_of(text: str) -> Iterator[Line]:
