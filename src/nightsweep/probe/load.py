@@ -65,11 +65,17 @@ class Load:
         await self.stop()
 
     async def stop(self) -> None:
-        """Disconnect all streams. Idempotent."""
+        """Disconnect all streams. Idempotent.
+
+        By HTTP/2 a request that is cancelled leaves its stream open (httpcore sends no reset), and the engine would go on for
+        nobody: there, the connection is closed, and the client with it.
+        """
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._target.http2:
+            await self._client.aclose()
 
     def timings(self) -> tuple[RequestTiming, ...]:
         """Return all requests, in the order they were sent. Reads every chunk: call it when the load is over."""
