@@ -240,6 +240,7 @@ def load_plan(text: str, *, source: str, base: Path | None = None) -> tuple[Swee
 @contextlib.contextmanager
 def open_tools(chosen: Settings, store: PostgresStore, prompts: tuple[Any, ...]) -> Iterator[Tools]:
     """Yield the real world for a sweep."""
+    from nightsweep.host.boxstate import BoxStateSampler
     from nightsweep.probe.http_probe import HttpProbe
     from nightsweep.sweep.tools import Tools
 
@@ -259,6 +260,7 @@ def open_tools(chosen: Settings, store: PostgresStore, prompts: tuple[Any, ...])
             software=__version__,
             mirror=production_mirror(chosen),
             lease_ttl=Seconds(chosen.lease_ttl),
+            box_sampler=BoxStateSampler(clock),
         )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nightsweep.analysis.values import BootRow, PrefillRow, WindowRow
-from nightsweep.plan.model import EngineConfig, SweepPlan
+from nightsweep.plan.model import CONTROL_ROUND, EngineConfig, SweepPlan
 from nightsweep.units import Seconds
 
 WINDOW_EXTRA = 1.15
@@ -45,9 +45,11 @@ def progress_of(
         _progress(
             config,
             plan=plan,
-            windows=[row for row in windows if row.config_fingerprint == config.fingerprint],
+            windows=[row for row in windows if row.config_fingerprint == config.fingerprint and not row.control],
             prefills=[row for row in prefills if row.config_fingerprint == config.fingerprint],
-            boots=[row for row in boots if row.config_fingerprint == config.fingerprint],
+            boots=[
+                row for row in boots if row.config_fingerprint == config.fingerprint and row.boot_round < CONTROL_ROUND
+            ],
         )
         for config in plan.configs
     )

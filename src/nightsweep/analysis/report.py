@@ -10,6 +10,7 @@ from decimal import Decimal
 
 from nightsweep.analysis import listings, markdown, tables, text
 from nightsweep.analysis.caveats import caveats
+from nightsweep.analysis.control import control_table
 from nightsweep.analysis.markdown import bullets, code, escape, inline_code
 from nightsweep.analysis.summary import in_plan_order, summarise, summarise_prefills
 from nightsweep.analysis.values import BootRow, CellSummary, PrefillRow, PrefillSummary, SweepRow, WindowRow
@@ -49,6 +50,7 @@ def report_markdown(
         _cells(cells),
         _single_batches(alone),
         _prefills(prefill_cells),
+        _control(windows),
         _flagged((*windows, *single_batches)),
         _caveats(sweep, boots=in_time, cells=cells, prefills=prefill_cells, plan=plan),
     ]
@@ -213,6 +215,18 @@ def _prefills(prefills: Sequence[PrefillSummary]) -> str:
         return ""
     title = "Prefill rate: prompt tokens per second on a prompt that no cache has seen"
     return f"## Prefill\n\n{markdown.table(tables.prefills_table(prefills, title=title))}"
+
+
+def _control(windows: Sequence[WindowRow]) -> str:
+    """The control through the night, where there is one."""
+    table = control_table(windows, title="The control's clean windows in the order of the night")
+    if table is None:
+        return ""
+    legend = (
+        "The control is booted again through the night, to show how far the box drifts. Its extra windows start at the same "
+        "prompt each time, and enter no mean."
+    )
+    return f"## Control\n\n{legend}\n\n{markdown.table(table)}"
 
 
 def _flagged(windows: Sequence[WindowRow]) -> str:

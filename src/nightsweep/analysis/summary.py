@@ -37,8 +37,9 @@ def summarise(rows: Sequence[WindowRow]) -> list[CellSummary]:
     """Return one summary per cell and conditions; configs in the order they were first measured in.
 
     A cell whose windows are all flagged is there, without numbers. Windows of other conditions, of another box or of a
-    simulated box make a row of their own.
+    simulated box make a row of their own. A control's extra windows are in none: see `nightsweep.analysis.control`.
     """
+    rows = [row for row in rows if not row.control]
     groups = _grouped(rows, key=_cell_key)
     order = _config_order(rows, started=lambda row: row.window_id)
     summaries = [_summary(group) for group in groups.values()]

@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from nightsweep.plan.model import DECODE
+from nightsweep.plan.model import CONTROL_ROUND, DECODE
 from nightsweep.units import GiB, Seconds, Tokens
 
 
@@ -79,6 +79,11 @@ class WindowRow:
     box_state: Mapping[str, Any] | None = None
     kind: str = DECODE
     report_rate: float | None = None  # of a single-batch run: all output tokens, the first among them, by the same time
+
+    @property
+    def control(self) -> bool:
+        """Whether it is of a control's extra boot: there to show drift, and in no mean."""
+        return self.boot_round >= CONTROL_ROUND
 
 
 @dataclass(frozen=True)

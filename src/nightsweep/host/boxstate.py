@@ -1,7 +1,8 @@
 """Watches the box beside a running engine: accelerators by NVML, memory, and who uses the CPU.
 
-Everything is read from files and one library: a sample costs about two milliseconds of one core, so that watching disturbs nothing. Docker's
-own statistics take a second and more for each container; the kernel's accounts of control groups say the same at once.
+Everything is read from files and one library: a sample costs about two milliseconds of one core, so that watching disturbs
+nothing. Docker's own statistics take a second and more for each container; the kernel's accounts of control groups say the same
+at once.
 
 Sources:
     NVML API reference; proc(5); cgroups(7), cpu.stat (v2) and cpuacct.usage (v1).

@@ -113,6 +113,7 @@ def _base_spec(engine: EngineIn, entry: ConfigIn | None) -> EngineSpec:
         stop_grace=Seconds(engine.stop_grace),
         model_revision=own["model_revision"] or (None if own["model"] else engine.model_revision),
         simulated=engine.simulated or any(_SIMULATOR in word for word in command),
+        drop_page_cache=engine.drop_page_cache,
     )
 
 

@@ -17,6 +17,9 @@ DECODE = "decode"
 SINGLE_BATCH = "single_batch"
 """Kinds of cells."""
 
+CONTROL_ROUND = 1000
+"""Boot round, and repeat index, of a control's first extra boot: beyond all that a plan's own rounds and repeats can reach."""
+
 JSON = None | bool | int | float | str | list[Any] | dict[str, Any]
 
 
@@ -65,6 +68,7 @@ class EngineSpec:
             `docker`: put in front of the arguments when the image's entry point does not serve by itself; usually empty.
         args: Engine arguments without leading dashes; True is a bare flag, False is `--no-...` , None is left out.
         port: Where the engine listens on the host; 0 picks a free one at each boot. Not part of the fingerprint.
+        drop_page_cache: Free the kernel's page cache before each boot. Not part of the fingerprint, but of the conditions.
     """
 
     kind: str  # vllm | sglang
@@ -81,6 +85,7 @@ class EngineSpec:
     stop_grace: Seconds = Seconds(20.0)
     model_revision: str | None = None
     simulated: bool = False
+    drop_page_cache: bool = False
 
 
 @dataclass(frozen=True)
@@ -234,6 +239,24 @@ class Repeat:
     index: int
     boot_round: int
 
+    @property
+    def control(self) -> bool:
+        """Whether it is one of a control's extra boot: measured to show drift, and in no mean."""
+        return self.boot_round >= CONTROL_ROUND
+
+
+@dataclass(frozen=True)
+class ControlSpec:
+    """A config that is booted again through the night, to show how far the box drifts.
+
+    Attributes:
+        config: Its fingerprint.
+        every: Boots of the sweep between two of its extra boots.
+    """
+
+    config: str
+    every: int = 3
+
 
 @dataclass(frozen=True)
 class PrefillRepeat:
@@ -263,6 +286,7 @@ class SweepPlan:
     box: str | None = None  # name of the box; None is this machine's own
     fingerprint: str = ""
     warnings: tuple[str, ...] = ()
+    control: ControlSpec | None = None
 
     @property
     def simulated(self) -> bool:

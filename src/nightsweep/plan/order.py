@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import random
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
 from nightsweep.plan.extras import prefills_of, single_batches_of
-from nightsweep.plan.model import BootTask, Cell, EngineConfig, Repeat, SweepPlan
+from nightsweep.plan.model import CONTROL_ROUND, BootTask, Cell, ControlSpec, EngineConfig, Repeat, SweepPlan
 
 
 def boot_tasks(plan: SweepPlan) -> tuple[BootTask, ...]:
@@ -16,15 +18,41 @@ def boot_tasks(plan: SweepPlan) -> tuple[BootTask, ...]:
     Rounds are interleaved (round 0 of all configs, then round 1, ...), so that a drift of the box over the night falls on all
     configs alike. Repeat r belongs to round r % boots. Inside a boot every cell has its first repeat before any has its second,
     and each such pass is shuffled: a night that ends early leaves few cells empty. The shuffle is drawn from the fingerprints
-    and the round, so that the same plan is always in the same order.
+    and the round, so that the same plan is always in the same order. A control's extra boots come between, and at the end.
     """
-    return tuple(_task(plan, config, boot_round) for boot_round in range(plan.probe.boots) for config in plan.configs)
+    own = [_task(plan, config, boot_round) for boot_round in range(plan.probe.boots) for config in plan.configs]
+    return tuple(own) if plan.control is None else tuple(_with_control(plan, plan.control, own))
 
 
 def slots(plan: SweepPlan) -> int:
-    """Return the number of windows planned: cells times repeats."""
+    """Return the number of windows planned: cells times repeats, and one of each of a control's cells for its extra boots."""
     probe = plan.probe
-    return len(plan.configs) * len(probe.concurrency) * len(probe.temperature) * probe.repeats
+    cells = len(probe.concurrency) * len(probe.temperature)
+    return len(plan.configs) * cells * probe.repeats + control_boots(plan) * cells
+
+
+def control_boots(plan: SweepPlan) -> int:
+    """Return how often a control is booted besides its own boots; 0 without one."""
+    if plan.control is None:
+        return 0
+    return math.ceil(len(plan.configs) * plan.probe.boots / plan.control.every)
+
+
+def _with_control(plan: SweepPlan, control: ControlSpec, own: Sequence[BootTask]) -> Iterator[BootTask]:
+    """Yield the boots with the control's extra ones: after every so many, and after the last."""
+    config = plan.config(control.config)
+    for number, first in enumerate(range(0, len(own), control.every)):
+        yield from own[first : first + control.every]
+        yield _control_task(plan, config, number)
+
+
+def _control_task(plan: SweepPlan, config: EngineConfig, number: int) -> BootTask:
+    """Return an extra boot: one repeat of each cell, in an order of its own. No prefills, no single batches."""
+    boot_round = CONTROL_ROUND + number
+    cells = list(_cells(config.fingerprint, plan.probe.concurrency, plan.probe.temperature))
+    random.Random(_seed(plan.fingerprint, config.fingerprint, boot_round)).shuffle(cells)
+    repeats = tuple(Repeat(cell=cell, index=boot_round, boot_round=boot_round) for cell in cells)
+    return BootTask(config=config, boot_round=boot_round, repeats=repeats)
 
 
 def _task(plan: SweepPlan, config: EngineConfig, boot_round: int) -> BootTask:

@@ -93,6 +93,7 @@ class EngineIn(Section):
     boot_timeout: Duration = 1200.0
     stop_grace: DurationOrZero = 20.0
     simulated: Truth = False
+    drop_page_cache: Truth = False
 
 
 class ConfigIn(Section):
@@ -185,21 +186,28 @@ class ProductionIn(Section):
     ready_timeout: Duration = 1200.0
 
 
+class ControlIn(Section):
+    """`control`, written out; a bare name is the short form."""
+
+    config: Text
+    every: Positive = 3
+
+
 SECTIONS: dict[str, type[Section]] = {
     "engine": EngineIn,
     "probe": ProbeIn,
     "schedule": ScheduleIn,
     "production": ProductionIn,
+    "control": ControlIn,
     "engine.container": ContainerIn,
     "probe.sampling": SamplingIn,
     "probe.prefill": PrefillIn,
     "probe.single_batch": SingleBatchIn,
 }
-TOP_KEYS = ("name", "production", "engine", "configs", "probe", "schedule", "box")
+TOP_KEYS = ("name", "production", "engine", "configs", "probe", "control", "schedule", "box")
 NOT_YET = {
     "expect": "Predictions",
     "objective": "Objectives",
-    "control": "A control config",
     "probes": "Other kinds of probe",
     "probe.kind": "Other kinds of probe",
     "probe.expect": "Predictions",
@@ -208,5 +216,4 @@ NOT_YET = {
     "production.idle_for": "Waiting for an idle production engine",
     "configs.expect": "Predictions",
     "configs.control": "A control config",
-    "engine.drop_page_cache": "Freeing the page cache",
 }

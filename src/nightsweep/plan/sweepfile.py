@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from nightsweep.errors import InvalidPlan
 from nightsweep.plan import yamltree
+from nightsweep.plan.control_in import control_of
 from nightsweep.plan.expand import Expansion, base_of, expand
 from nightsweep.plan.fingerprint import plan_fingerprint
 from nightsweep.plan.mistakes import Mistake, Path, Refused, dotted, shown
@@ -93,7 +94,7 @@ def _plan(raw: Any, reading: _Reading) -> dict[str, Any] | None:
     engine = reading.section(EngineIn, _required(raw, "engine", reading), ("engine",), _ENGINE_STAND_INS)
     entries = _entries(raw, reading)
     probe = _probe(_required(raw, "probe", reading), reading)
-    parts = {
+    parts: dict[str, Any] = {
         "name": _text(raw, "name", reading, required=True),
         "box": _text(raw, "box", reading, required=False),
         "production": _production(raw.get("production"), reading),
@@ -105,6 +106,10 @@ def _plan(raw: Any, reading: _Reading) -> dict[str, Any] | None:
     _warn_arguments(engine, entries, reading)
     if probe is None or reading.mistakes:
         return None
+    control = control_of(raw.get("control"), configs, reading.mistakes)
+    if reading.mistakes:
+        return None
+    parts["control"] = control
     probe = _with_engine_key(probe, configs)
     _warn_streams(configs, probe, reading)
     return {**parts, "configs": configs, "probe": probe, "fingerprint": plan_fingerprint(configs, probe)}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from nightsweep.engine.values import Applied, BootFacts, BootFailure, FailureEvidence, ServedIdentity
 from nightsweep.errors import (
@@ -35,6 +36,7 @@ from nightsweep.sweep.logkeeper import LogKeeper
 from nightsweep.sweep.proof import prove_applied, say_applied
 from nightsweep.sweep.secrecy import Hider
 from nightsweep.sweep.signals import signals_deferred
+from nightsweep.sweep.surroundings import cache_state, say_cache_state
 from nightsweep.sweep.tools import Tools
 from nightsweep.units import MonotonicSeconds, Seconds
 
@@ -91,6 +93,7 @@ class _Prepared:
     engine: Engine
     hide: Hider
     api_key: Secret | None
+    cache_state: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,7 @@ class _Begun:
     engine: Engine
     hide: Hider
     api_key: Secret | None
+    cache_state: Mapping[str, Any]
 
 
 @contextlib.contextmanager
@@ -168,7 +172,17 @@ def _prepare(
     )
     key_of_engine = launch.env.get(ENGINE_KEY)
     own = None if key_of_engine is None else Secret(key_of_engine)
-    return _Prepared(boot_id=boot_id, launch=launch, host=host, engine=engine, hide=hide, api_key=own or api_key)
+    caches = cache_state(tools, config)
+    say_cache_state(tools, caches, name=config.name, sweep_id=lease.sweep_id, boot_id=boot_id)
+    return _Prepared(
+        boot_id=boot_id,
+        launch=launch,
+        host=host,
+        engine=engine,
+        hide=hide,
+        api_key=own or api_key,
+        cache_state=caches,
+    )
 
 
 def _start(tools: Tools, lease: Lease, prepared: _Prepared) -> _Begun:
@@ -200,6 +214,7 @@ def _start(tools: Tools, lease: Lease, prepared: _Prepared) -> _Begun:
         engine=prepared.engine,
         hide=prepared.hide,
         api_key=prepared.api_key,
+        cache_state=prepared.cache_state,
     )
 
 
@@ -249,6 +264,7 @@ def _wait_ready(tools: Tools, lease: Lease, task: BootTask, begun: _Begun, *, ch
         first_token=first_token,
         facts=running.facts,
         identity=identity,
+        cache_state=begun.cache_state,
         applied=running.applied,
     )
     tools.store.boot_ready(lease, begun.boot_id, ready, at=tools.clock.now())

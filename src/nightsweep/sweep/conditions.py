@@ -39,6 +39,7 @@ def conditions_of(plan: SweepPlan, running: Running, *, box_fingerprint: str, so
         "window_seconds": spec.window,
         "through_proxy": spec.through,
         "http2": spec.http2 or None,  # absent where it is not used, so that older windows keep their conditions
+        "page_cache_dropped": config.engine.drop_page_cache or None,
         "software": software,
     }
 

@@ -13,7 +13,7 @@ from itertools import groupby
 
 from nightsweep.errors import BootError, HostError, LeaseLost, SecretMissing, StoreError, SweepError
 from nightsweep.measurement.values import WindowResult
-from nightsweep.plan.model import BootTask, Repeat, SweepPlan
+from nightsweep.plan.model import CONTROL_ROUND, BootTask, Repeat, SweepPlan
 from nightsweep.plan.remaining import prefill_key, remaining, slots, window_key
 from nightsweep.ports import BoxFacts, Progress, Stored
 from nightsweep.sweep.boot import Running, booted
@@ -179,7 +179,8 @@ def _until_nothing_is_left(run: _Run, left: tuple[BootTask, ...]) -> None:
 
 
 def _one_boot(run: _Run, task: BootTask) -> None:
-    name = f"{task.config.name} (boot {task.boot_round + 1})"
+    control = task.boot_round - CONTROL_ROUND
+    name = f"{task.config.name} ({f'control boot {control + 1}' if control >= 0 else f'boot {task.boot_round + 1}'})"
     try:
         with contextlib.ExitStack() as stack:
             run.say("boot", f"booting {name}")
@@ -229,7 +230,8 @@ def _cell(run: _Run, running: Running, repeats: Iterable[Repeat], stored: Stored
         _, attempts = stored.windows.get(window_key(repeat), (False, 0))
         result = measure_repeat(work, running, repeat, attempts=attempts)
         run.done += result.clean
-        where = f"{running.config.name} c={cell.concurrency} T={cell.temperature} #{repeat.index + 1}"
+        number = f"control #{repeat.index - CONTROL_ROUND + 1}" if repeat.control else f"#{repeat.index + 1}"
+        where = f"{running.config.name} c={cell.concurrency} T={cell.temperature} {number}"
         run.say("window", f"{where}: {_outcome_of(result)}")
 
 

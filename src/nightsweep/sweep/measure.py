@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from nightsweep.engine.applied import dead_drafter
@@ -44,7 +45,10 @@ class Measuring:
 
 
 def warm_up(work: Measuring, running: Running) -> None:
-    """Run one uncounted load at the highest concurrency, so that lazy compilation and autotuning are over.
+    """Run uncounted loads at the highest concurrency, so that lazy compilation and autotuning are over.
+
+    Greedy decoding (temperature 0) and sampling are other kernels in the sampler and in the verification of drafts: a plan that
+    has both gets a load of each.
 
     Raises:
         EngineExited: The engine died of it: the boot has failed.
@@ -52,12 +56,11 @@ def warm_up(work: Measuring, running: Running) -> None:
     spec = work.probe
     if spec.warmup <= 0:
         return
-    hottest = Cell(
-        config=running.config.fingerprint, concurrency=max(spec.concurrency), temperature=max(spec.temperature)
-    )
-    request = replace(request_of(work, hottest, first_prompt=0), window=spec.warmup)
     try:
-        work.tools.probe.warm_up(_through(work, running), request, alive=running.alive)
+        for temperature in warmed_temperatures(spec.temperature):
+            cell = Cell(config=running.config.fingerprint, concurrency=max(spec.concurrency), temperature=temperature)
+            request = replace(request_of(work, cell, first_prompt=0), window=spec.warmup)
+            work.tools.probe.warm_up(_through(work, running), request, alive=running.alive)
     except ProbeError as error:
         if lives_on(work.tools, running):
             work.tools.store.event(
@@ -71,6 +74,12 @@ def warm_up(work: Measuring, running: Running) -> None:
         raise died(running, stage="warmup", reason=running.hide(str(error))) from error
     if not running.alive():
         raise died(running, stage="warmup", reason=running.log.last_line())
+
+
+def warmed_temperatures(temperatures: Sequence[Decimal]) -> tuple[Decimal, ...]:
+    """Return one temperature of each way to decode that a plan has: the highest one sampled, and greedy."""
+    sampled = max(temperatures)
+    return (sampled, *(each for each in (min(temperatures),) if each == 0 and sampled > 0))
 
 
 def died(running: Running, *, stage: str, reason: str) -> EngineExited:
@@ -255,11 +264,14 @@ def request_of(work: Measuring, cell: Cell, *, first_prompt: int) -> WindowReque
 
 
 def _first_prompt(spec: ProbeSpec, repeat: Repeat) -> int:
-    """Return where in the seeded prompt order a window starts: the same for every config, another for every window."""
+    """Return where in the seeded prompt order a window starts: the same for every config, another for every window.
+
+    A control's extra windows start where its first one does: between them only the box shall have moved.
+    """
     cell = repeat.cell
     place = (
         spec.concurrency.index(cell.concurrency) * len(spec.temperature) + spec.temperature.index(cell.temperature)
-    ) * max(spec.repeats, 1) + repeat.index
+    ) * max(spec.repeats, 1) + (0 if repeat.control else repeat.index)
     return place * PROMPT_STRIDE
 
 
