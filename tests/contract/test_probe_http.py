@@ -290,7 +290,9 @@ def test_a_prefill_beside_streams_is_void_when_a_miss_cannot_be_shown(engine: Ti
 
 def test_a_prefill_beside_streams_that_do_not_come_up_is_void(engine: TinyEngine, probe: HttpProbe) -> None:
     engine.max_running = 1
-    load = a_window(concurrency=2, window=Seconds(0.3), sampling=SamplingSpec(max_tokens=4000), ramp_timeout=Seconds(0.5))
+    load = a_window(
+        concurrency=2, window=Seconds(0.3), sampling=SamplingSpec(max_tokens=4000), ramp_timeout=Seconds(0.5)
+    )
     target = target_of(engine, request_timeout=Seconds(1.0))
     result = probe.prefill(target, tokens=Tokens(300), salt="s", sampling=SamplingSpec(), alive=always, load=load)
     assert not result.clean

@@ -453,6 +453,34 @@ def test_prefills_follow_the_same_rules(store: Store) -> None:
     assert store.stored(night.sweep_id).prefills == {(night.plan.configs[0].fingerprint, 2000, 0, 0): (True, 2)}
 
 
+def test_each_prompt_length_and_load_counts_its_own_prefills(store: Store) -> None:
+    night = a_night(store)
+    config = night.plan.configs[0].fingerprint
+    for tokens, load in ((2000, 0), (12000, 0), (2000, 4)):
+        repeat = night.prefill_repeat(tokens=tokens, under_load=load)
+        store.add_prefill(
+            night.lease, night.boot_id, repeat, a_prefill(), attempt=1, conditions={"model": "m"}, at=EVENING
+        )
+    found = store.stored(night.sweep_id).prefills
+    assert dict(found) == {(config, *key, 0): (True, 1) for key in ((2000, 0), (12000, 0), (2000, 4))}
+
+
+def test_a_single_batch_run_and_a_window_of_the_same_cell_stand_apart(store: Store) -> None:
+    night = a_night(store)
+    night.keep(index=0, concurrency=1)
+    repeat = night.repeat(0, concurrency=1)
+    alone = replace(repeat, cell=replace(repeat.cell, kind="single_batch"))
+    result = replace(a_window(), raw=replace(a_window().raw, seconds_asked=None))
+    for _ in range(2):
+        store.add_window(
+            night.lease, night.boot_id, alone, result, attempt=1, conditions={"probe": "single_batch"}, at=EVENING
+        )
+    with pytest.raises(RepeatAlreadyStored):
+        store.add_window(night.lease, night.boot_id, alone, a_window(31.0), attempt=2, conditions={}, at=EVENING)
+    held = store.stored(night.sweep_id)
+    assert (list(held.windows.values()), list(held.single_batches.values())) == ([(True, 1)], [(True, 1)])
+
+
 # --- events and production
 
 

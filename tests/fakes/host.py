@@ -125,6 +125,11 @@ class FakeHost:
                 return EngineState(running=False, host_fault=True, detail="no such engine")
             return self._settle(engine)
 
+    def running_engines(self) -> list[_Engine]:
+        """Return the engines that run, for tests that have one say something."""
+        with self._lock:
+            return [engine for engine in self._engines.values() if self._settle(engine).running]
+
     def follow_log(self, handle: EngineHandle, *, stop: Callable[[], bool]) -> Iterator[LogLine]:
         engine = self._engines.get(handle.id)
         if engine is None:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from nightsweep.plan.fingerprint import canonical_json, config_document, fingerprint, with_prompts_hash
 from nightsweep.plan.model import SecretRef
-from tests.unit.plan.builders import a_plan
+from nightsweep.plan.sweepfile import load
+from tests.unit.plan.builders import a_night, a_plan
 
 SCALARS = (
     st.none()
@@ -178,3 +179,31 @@ def test_a_prompt_set_of_the_same_content_under_another_name_is_the_same_conditi
     other = with_prompts_hash(a_plan(("repeats: 3", "repeats: 3\n  prompts: mine.jsonl")), "abc")
 
     assert one.fingerprint == other.fingerprint
+
+
+def test_what_came_later_leaves_the_fingerprint_of_older_plans_as_it_was() -> None:
+    assert a_plan().fingerprint == "3a38cab886ad45550b4de93e4de51dff44045a0f12874bd783a637c446640e9d"
+    assert load(a_night()).fingerprint == "4d3db95bc83218c912d141a4803799139d60bf4b5901b30e71369ee79f7aab79"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "prefill: {tokens: [1000, 2000]}",
+        "prefill: {tokens: 1000, under_load: 2}",
+        "single_batch: {}",
+        "single_batch: {input: 512}",
+        "single_batch: {temperature: 0.7}",
+        "http2: true",
+        "sampling: {min_tokens: 5}",
+    ],
+)
+def test_what_moves_numbers_or_adds_some_makes_another_sweep(written: str) -> None:
+    others = [a_plan(("  repeats: 3\n", f"  repeats: 3\n  {one}\n")) for one in ("prefill: {tokens: 1000}", written)]
+    assert len({a_plan().fingerprint, *(plan.fingerprint for plan in others)}) == 3
+
+
+@pytest.mark.parametrize("written", ["single_batch: {runs: 9}", "single_batch: {}"])
+def test_more_runs_go_on_with_the_same_sweep(written: str) -> None:
+    plan = a_plan(("  repeats: 3\n", f"  repeats: 3\n  {written}\n"))
+    assert plan.fingerprint == a_plan(("  repeats: 3\n", "  repeats: 3\n  single_batch: {runs: 2}\n")).fingerprint

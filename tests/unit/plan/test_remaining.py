@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nightsweep.plan.model import BootTask, PrefillRepeat, Repeat, SweepPlan
 from nightsweep.plan.order import boot_tasks
-from nightsweep.plan.remaining import MAX_FAILED_BOOTS, prefill_key, remaining, slots, temperature_key
+from nightsweep.plan.remaining import MAX_FAILED_BOOTS, prefill_key, remaining, slots, temperature_key, window_key
 from nightsweep.plan.sweepfile import load
 from tests.unit.plan.builders import a_night
 
@@ -159,3 +159,43 @@ def test_a_temperature_has_one_spelling_with_two_decimals() -> None:
     spellings = [temperature_key(Decimal(text)) for text in ("0.7", "0.70", "1", "1.0", "0", "2.00", "0.05")]
 
     assert spellings == ["0.70", "0.70", "1.00", "1.00", "0.00", "2.00", "0.05"]
+
+
+EXTRA = "  prefill: {tokens: [1000, 4000], repeats: 2, under_load: 3}\n  single_batch: {runs: 3}\n"
+
+
+def with_extras(*, boots: int = 1) -> SweepPlan:
+    return load(a_night(configs=1, boots=boots, repeats=3).replace("  prefill: {tokens: 1000, repeats: 2}\n", EXTRA))
+
+
+def test_lengths_loads_and_single_batch_runs_are_left_each_by_itself() -> None:
+    plan = with_extras()
+    [task] = boot_tasks(plan)
+    done = {prefill_key(one): (True, 1) for one in task.prefills if one.under_load == 0}
+    runs = {window_key(task.single_batches[0]): (True, 1), window_key(task.single_batches[1]): (False, 3)}
+    [left] = remaining(plan, windows={}, prefills=done, failed_boots={}, single_batches=runs)
+    assert [(one.tokens, one.under_load) for one in left.prefills] == [(1000, 3), (1000, 3), (4000, 3), (4000, 3)]
+    assert left.single_batches == task.single_batches[2:]
+    assert left.repeats == task.repeats
+
+
+def test_a_boot_is_made_for_a_single_batch_run_alone() -> None:
+    plan = with_extras()
+    [task] = boot_tasks(plan)
+    windows = {window_key(one): (True, 1) for one in task.repeats}
+    prefills = {prefill_key(one): (True, 1) for one in task.prefills}
+    [left] = remaining(plan, windows=windows, prefills=prefills, failed_boots={}, single_batches={})
+    assert (left.repeats, left.prefills, len(left.single_batches)) == ((), (), 3)
+
+
+def test_a_decode_window_of_the_same_cell_is_no_single_batch_run() -> None:
+    plan = with_extras()
+    [task] = boot_tasks(plan)
+    same = {(*window_key(one)[:1], 1, "0.00", one.index): (True, 1) for one in task.single_batches}
+    [left] = remaining(plan, windows=same, prefills={}, failed_boots={})
+    assert left.single_batches == task.single_batches
+
+
+def test_single_batch_runs_are_dealt_out_over_the_boots() -> None:
+    tasks = boot_tasks(with_extras(boots=2))
+    assert [[one.index for one in task.single_batches] for task in tasks] == [[0, 2], [1]]

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightsweep.errors import InvalidPlan
-from nightsweep.plan.model import PrefillSpec, Production, SamplingSpec, Schedule, SecretRef
+from nightsweep.plan.model import PrefillSpec, Production, SamplingSpec, Schedule, SecretRef, SingleBatchSpec
 from nightsweep.plan.sweepfile import load
 from tests.unit.plan.builders import FILE, a_file, a_plan
 
@@ -105,6 +105,9 @@ def test_every_key_of_the_probe_reaches_the_plan() -> None:
   request_timeout: 15m
   sampling: {top_p: 0.95, top_k: 20, min_p: 0.01, max_tokens: 256, ignore_eos: true, seed: 3, presence_penalty: 1.5}
   prefill: {tokens: 2000}
+  single_batch: {input: 512}
+  ca: /etc/ssl/lan.pem
+  http2: true
 """
     probe = a_plan(("  repeats: 3\n", "  repeats: 3\n" + extra)).probe
 
@@ -116,6 +119,22 @@ def test_every_key_of_the_probe_reaches_the_plan() -> None:
         top_p=0.95, top_k=20, min_p=0.01, max_tokens=256, ignore_eos=True, seed=3, presence_penalty=1.5
     )
     assert probe.prefill == PrefillSpec(tokens=2000, repeats=3)
+    assert probe.single_batch == SingleBatchSpec(input=512, output=256, runs=2, temperature=Decimal(0))
+    assert (probe.ca, probe.http2) == ("/etc/ssl/lan.pem", True)
+
+
+def test_prefill_takes_several_lengths_and_a_load() -> None:
+    probe = a_plan(("  repeats: 3\n", "  repeats: 3\n  prefill: {tokens: [2000, 12000, 60000], under_load: 4}\n")).probe
+
+    assert probe.prefill == PrefillSpec(tokens=2000, repeats=3, others=(12000, 60000), under_load=4)
+    assert (probe.prefill.lengths, probe.prefill.per_boot) == ((2000, 12000, 60000), 18)
+
+
+def test_keys_for_a_proxy_without_a_proxy_are_warned_of() -> None:
+    plan = a_plan(("  repeats: 3\n", "  repeats: 3\n  http2: true\n  ca: lan.pem\n"))
+
+    assert [warning.split(": ")[1] for warning in plan.warnings] == ["probe.ca", "probe.http2"]
+    assert all("there is none" in warning for warning in plan.warnings)
 
 
 def test_every_key_of_the_engine_reaches_the_plan() -> None:

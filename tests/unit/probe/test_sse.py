@@ -161,3 +161,64 @@ def test_reads_may_cut_a_stream_anywhere(cuts: list[int], name: str) -> None:
 def test_junk_raises_nothing_and_counts_nothing_but_its_own_words(junk: list[bytes]) -> None:
     account([0.0] * len(junk), junk)
     assert all(isinstance(line, bytes) for _, line in data_lines([0.0] * len(junk), junk))
+
+
+# --- per-request acceptance, and SGLang's native stream
+
+
+def events(*bodies: object) -> tuple[list[float], list[bytes]]:
+    chunks = [f"data: {json.dumps(body)}\n\n".encode() for body in bodies] + [b"data: [DONE]\n\n"]
+    return [0.1 * i for i in range(len(chunks))], chunks
+
+
+def test_vllms_per_request_acceptance_is_read_from_the_last_event() -> None:
+    told = {
+        "mean_acceptance_length": 2.5,
+        "draft_acceptance_rate": 0.5,
+        "acceptance_histogram": [2, 1, 3, 4],
+        "num_spec_steps": 10,
+        "num_accepted_draft_tokens": 19,
+        "num_draft_tokens": 30,
+        "num_spec_tokens": 3,
+    }
+    usage = {"prompt_tokens": 5, "completion_tokens": 30, "total_tokens": 35}
+    choice = {"index": 0, "delta": {"content": "x"}, "finish_reason": "length"}
+    seen = account(
+        *events({"choices": [choice]}, {"choices": [], "usage": usage, "metrics": {"speculative_decoding": told}})
+    )
+    assert seen.acceptance is not None
+    assert (seen.acceptance.drafts, seen.acceptance.accepted_tokens, seen.acceptance.draft_tokens) == (10, 19, 30)
+    assert seen.acceptance.histogram == (2, 1, 3, 4)
+    assert seen.completion_tokens == 30
+
+
+@pytest.mark.parametrize("told", [None, {}, {"speculative_decoding": None}, {"time_to_first_token_ms": 3.0}, "x"])
+def test_metrics_without_speculation_are_no_acceptance(told: object) -> None:
+    seen = account(*events({"choices": [], "usage": {"completion_tokens": 3}, "metrics": told}))
+    assert seen.acceptance is None
+
+
+def native(count: int, **spec: object) -> dict[str, object]:
+    reason = {"type": "length", "length": count} if count >= 8 else None
+    meta = {"prompt_tokens": 100, "completion_tokens": count, "cached_tokens": 4, "finish_reason": reason, **spec}
+    return {"text": "x " * count, "meta_info": meta}
+
+
+def test_sglangs_native_stream_is_counted_by_its_meta_info() -> None:
+    spec = {"spec_verify_ct": 4, "spec_num_correct_drafts": 3, "spec_num_proposed_drafts": 28}
+    seen = account(*events(*(native(count, **spec) for count in (1, 3, 4, 8))))
+    assert (seen.chunk_tokens, seen.completion_tokens, seen.prompt_tokens) == ((1, 3, 4, 8), 8, 100)
+    assert (seen.cached_tokens, seen.finish_reason, seen.lack) == (4, "length", None)
+    assert seen.acceptance is not None
+    assert (seen.acceptance.drafts, seen.acceptance.accepted_tokens, seen.acceptance.draft_tokens) == (4, 3, 28)
+
+
+def test_an_older_sglang_tells_steps_alone_and_the_accepted_follow() -> None:
+    seen = account(*events(native(1), native(8, spec_verify_ct=4)))
+    assert seen.acceptance is not None
+    assert (seen.acceptance.drafts, seen.acceptance.accepted_tokens, seen.acceptance.draft_tokens) == (4, 3, None)
+
+
+def test_an_sglang_without_speculation_tells_no_acceptance() -> None:
+    assert account(*events(native(8, spec_verify_ct=0))).acceptance is None
+    assert account(*events(native(8))).acceptance is None
