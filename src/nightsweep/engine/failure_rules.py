@@ -120,6 +120,14 @@ DRAFTS = (
     ),
     cause(
         "unsupported_combination",
+        r"(?P<what>(?:number of attention heads|vocab(?:ulary)? size|intermediate size|hidden size).{0,80} must be divisible by "
+        r"tensor parallel size.*)",
+        needle="divisible by",
+        stage="config",
+        remedy="{what}: choose another tensor-parallel-size",
+    ),
+    cause(
+        "unsupported_combination",
         r"(?:speculative_)?draft_tensor_parallel_size=?(?P<what>\d+) cannot be other value",
         needle="draft_tensor_parallel_size",
         stage="config",
@@ -340,7 +348,7 @@ GENERIC = (
         "unknown_engine_init",
         r"Engine core initialization failed|EngineCore failed to start|Engine process failed to start|WorkerProc "
         r"(?:failed to start"
-        r"|initialization failed)|Initialization failed\. (?:Please see|warmup error)",
+        r"|initialization failed)|Initialization failed\. (?:Please see|warmup error)|Timed out waiting for engines to send",
         needle="",
         weight=CONSEQUENCE,
         retry=SAME,
@@ -349,9 +357,25 @@ GENERIC = (
     ),
 )
 
+WHILE_THE_DRAFT_LOADS = (
+    cause(
+        "draft_quant_mismatch",
+        r"KeyError: '[\w.]*layers\.[\w.]+'|size mismatch for|The size of tensor a|shape mismatch|^AssertionError\b"
+        r"|shapes cannot be multiplied",
+        needle="",
+        stage="load",
+        weight=HINT,
+        remedy="the draft's weights do not fit the layers that the engine built for it: set the draft's own quantization, or "
+        "take an unquantised draft made for this target",
+    ),
+)
+"""Errors that say something only while the draft's weights are read."""
+
 CAUSES: tuple[Cause, ...] = (*ARGUMENTS, *DRAFTS, *MEMORY, *HARDWARE, *PLACES, *GENERIC)
+CAUSES_IN_DRAFT: tuple[Cause, ...] = (*CAUSES, *WHILE_THE_DRAFT_LOADS)
 
 HARMLESS = (
+    "min_p and logit_bias",
     "Retrying with a new port",
     "If out-of-memory error occurs during cudagraph capture",
     "NV_ERR_NO_MEMORY",

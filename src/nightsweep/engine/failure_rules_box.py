@@ -21,7 +21,8 @@ HARDWARE: tuple[Cause, ...] = (
         r"no kernel image is available|Value '(?P<arch>sm_\w+)' is not defined|This kernel only supports "
         r"(?P<only>sm\w+)"
         r"|No supported CUDA architectures found|provided PTX was compiled with an unsupported toolchain"
-        r"|is not compatible with the current PyTorch installation",
+        r"|is not compatible with the current PyTorch installation|Unsupported gpu architecture '(?P<gpu>\w+)'"
+        r"|is only supported on GPUs with compute capability",
         needle="",
         remedy="this image has no kernels for this GPU: use an image that is built for it",
     ),
@@ -92,6 +93,20 @@ PLACES: tuple[Cause, ...] = (
         needle="",
         stage="launch",
         remedy="the container could not start: check the image, its entry point, mounts and engine.command",
+    ),
+    cause(
+        "image_missing",
+        r"manifest (?:for \S+ )?(?:not found|unknown)|No such image|pull access denied|repository does not exist or may require",
+        needle="",
+        stage="launch",
+        remedy="the image is not here and cannot be pulled: check its name and tag, and the login to its registry",
+    ),
+    cause(
+        "missing_package",
+        r"^ModuleNotFoundError: No module named '(?P<what>[\w.]+)'",
+        needle="No module named",
+        weight=HINT,
+        remedy="this image lacks the Python package {what}: use an image that has it",
     ),
     cause(
         "model_missing",

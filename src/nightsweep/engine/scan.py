@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from nightsweep.engine.causes import CONSEQUENCE, HINT, Cause
-from nightsweep.engine.failure_rules import CAUSES, HARMLESS
+from nightsweep.engine.failure_rules import CAUSES, CAUSES_IN_DRAFT, HARMLESS
 from nightsweep.engine.lines import Line, lines_of
 
 _ALARM = re.compile(
@@ -22,6 +22,22 @@ _CONTINUED = ("Unexpected keyword", "Input should be", "Value error,")
 _EARLY = ("MemorySnapshot", "init_device", "mem_get_info")
 _CAPTURE = ("capture_end", "capture_model", "graph_capture", "cuda_graph_runner", "capture_begin")
 _DRAFTER = ("speculative_config=SpeculativeConfig(", "speculative_draft_model_path='")
+_OF_A_BOOT = frozenset(
+    {
+        "bad_flag",
+        "unsupported_combination",
+        "draft_config_error",
+        "draft_arch_unsupported",
+        "model_arch_unsupported",
+        "model_missing",
+        "model_files_incomplete",
+        "missing_package",
+        "kv_too_small",
+        "no_kv_memory",
+    }
+)
+"""What can only keep an engine from coming up; said by one that serves, it is about a request."""
+
 _NEAR = 60
 """Messages within which a traceback's frames belong to its last line."""
 
@@ -98,6 +114,7 @@ class Scan:
     drafter_configured: bool = False
     cold_compile: bool = False
     last_line: str = ""
+    sglang: bool = False
     early_at: int | None = None
     capture_at: int | None = None
     _previous: str = ""
@@ -115,6 +132,7 @@ class Scan:
         if not message:
             return
         self.messages += 1
+        self.sglang = self.sglang or line.style == "sglang"
         self.last_line = line.raw.strip()[:1000]
         self._progress(message, line)
         if self._looks_alarming(message, line) and not self._ignored_by_python(message):
@@ -170,8 +188,8 @@ class Scan:
             self.drafter_configured = "method='ngram" not in message
 
     def _ready(self, message: str, line: Line) -> None:
-        if message.startswith("Application") and self.stage in ("load", "kv_cache") and line.style == "sglang":
-            return
+        if message.startswith("Application") and self.sglang:
+            return  # SGLang's own warm-up is still to come
         self.ready = True
         self.stage = "serving"
         self.hits.clear()  # whatever alarmed before, the engine came up
@@ -202,7 +220,7 @@ class Scan:
             return
         continued = message.startswith(_CONTINUED)
         text = f"{self._previous} {message}"[:8000] if continued else message[:8000]
-        for cause in CAUSES:
+        for cause in CAUSES_IN_DRAFT if self._in_draft() else CAUSES:
             if cause.needle and cause.needle not in text:
                 continue
             found = cause.pattern.search(text)
@@ -213,13 +231,18 @@ class Scan:
         if _EXCEPTION.match(message) and len(self.exceptions) < 200:
             self.exceptions.append((self.messages, line.raw.strip()[:1000]))
 
+    def _in_draft(self) -> bool:
+        """Whether the draft's weights are being read: target and draft are loaded in this order, and told as one."""
+        return (self.drafter_next or self.loads > 0) and not self.loaded
+
     def _keep(self, cause: Cause, found: re.Match[str], lines: tuple[str, ...]) -> None:
         if len(self.hits) >= 500:
             return
         stage = cause.stage or self.stage
         if cause.kind == "gpu_oom" and self.capture_at is not None and self.messages - self.capture_at < _NEAR:
             stage = "warmup"
-        in_draft = self.drafter_next or (self.loads > 0 and not self.loaded)
+        if self.ready and cause.kind in _OF_A_BOOT:
+            return  # a request was refused: the engine serves on
         self.hits.append(
             Hit(
                 at=self.messages,
@@ -227,7 +250,7 @@ class Scan:
                 found=found,
                 lines=lines,
                 stage="serving" if self.ready else stage,
-                in_draft=in_draft and not self.loaded,
+                in_draft=self._in_draft(),
                 after_target=self.loads > 0 or self.loaded,
             )
         )

@@ -285,6 +285,29 @@ FAILURES: list[tuple[str, str]] = [
         "container_start_failed",
         "docker: Error response from daemon: invalid mount config: bind source path does not exist: /srv/hf",
     ),
+    (
+        "image_missing",
+        "docker: Error response from daemon: manifest for vllm/vllm-openai:v9 not found: manifest unknown",
+    ),
+    ("image_missing", "Error: No such image: vllm/vllm-openai:v9"),
+    ("missing_package", "ModuleNotFoundError: No module named 'arctic_inference'"),
+    ("gpu_arch_unsupported", "nvcc fatal   : Unsupported gpu architecture 'compute_121a'"),
+    (
+        "gpu_arch_unsupported",
+        "ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0. Your Tesla T4 GPU has 7.5.",
+    ),
+    (
+        "unsupported_combination",
+        "ValueError: Total number of attention heads (28) must be divisible by tensor parallel size (8).",
+    ),
+    (
+        "draft_quant_mismatch",
+        f"{INFO}Loading drafter model...\nRuntimeError: The size of tensor a (5120) must match the size of tensor b (4096)",
+    ),
+    (
+        "draft_quant_mismatch",
+        f"{INFO}Loading weights took 2.10 seconds\nKeyError: 'layers.0.self_attn.qkv_proj.weight_packed'",
+    ),
     ("host_lost", "NVRM: Xid (PCI:0000:01:00): 79, pid=7, name=python3, GPU has fallen off the bus."),
     ("host_lost", "Unable to determine the device handle for GPU0000:01:00.0: Unknown Error"),
     ("host_lost", f"{ERR}RuntimeError: CUDA error: unspecified launch failure: GPU is lost"),
@@ -350,7 +373,8 @@ def test_no_carrier_hides_a_cause(carrier: str) -> None:
 @pytest.mark.parametrize("ready", [READY, SGL_READY])
 def test_an_alarming_line_of_a_healthy_boot_is_no_failure(text: str, ready: str) -> None:
     assert verdict(lines(text)).state != "failed"
-    assert verdict([*lines(text), ready]).state == "healthy"
+    not_yet = SGL in text and ready == READY  # SGLang's HTTP server is up before SGLang is ready
+    assert verdict([*lines(text), ready]).state == ("unknown" if not_yet else "healthy")
 
 
 @pytest.mark.parametrize("text", HEALTHY, ids=lambda text: text[:60])
@@ -366,3 +390,24 @@ def test_what_a_failure_says_is_a_remedy_without_holes() -> None:
         assert "{" not in failure.remedy.replace("{'", "").replace("{}", ""), failure.remedy
         assert failure.lines
         assert failure.retry in ("never", "same", "after_memory")
+
+
+def test_a_refused_request_is_no_failure_of_an_engine_that_serves() -> None:
+    refused = (
+        "ValueError: The min_p and logit_bias sampling parameters are not yet supported with speculative decoding."
+    )
+    too_long = "ValueError: This model's maximum context length is 4096 tokens. However, you requested 5000 tokens"
+    unknown_model = (
+        "OSError: x is not a local folder and is not a valid model identifier listed on 'https://hf.co/models'"
+    )
+    for said in (refused, too_long, unknown_model):
+        assert verdict([READY, said]).state == "healthy"
+
+
+def test_sglangs_http_server_is_not_sglang_ready() -> None:
+    boot = [SGL + "max_total_num_tokens=55285, max_prefill_tokens=16384", "INFO:     Application startup complete."]
+    assert verdict(boot).state == "unknown"
+    assert verdict([*boot, SGL_READY]).state == "healthy"
+    taken = "ERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 30000): address already in use"
+    failure = classify(evidence([*boot, taken], exit_code=1))
+    assert (failure.kind, failure.stage) == ("port_in_use", "warmup")
