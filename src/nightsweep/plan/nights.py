@@ -31,5 +31,16 @@ def _at(local: datetime, *, days: int, clock: time, zone: ZoneInfo) -> datetime:
     landed = wall.astimezone(UTC).astimezone(zone)
     if landed.replace(tzinfo=None) == wall.replace(tzinfo=None):
         return wall.astimezone(UTC)
-    after = wall.replace(fold=1).astimezone(UTC)  # in a gap: before the jump's offset counts, so that we are early
-    return min(after, wall.astimezone(UTC))
+    return _jump(early=wall.replace(fold=1).astimezone(UTC), late=wall.astimezone(UTC), zone=zone)
+
+
+def _jump(*, early: datetime, late: datetime, zone: ZoneInfo) -> datetime:
+    """Return the moment between two others, to the second, at which the zone's clock is put forward."""
+    before = early.astimezone(zone).utcoffset()
+    while late - early > timedelta(seconds=1):
+        middle = early + timedelta(seconds=(late - early) // timedelta(seconds=2))
+        if middle.astimezone(zone).utcoffset() == before:
+            early = middle
+        else:
+            late = middle
+    return late
