@@ -28,7 +28,7 @@ class NotServed(HostError):
     """No service takes sweeps for this box."""
 
     summary = (
-        "no service serves box {box}: start one with `nightsweep serve`, or run the file here without --on-service"
+        "no service serves box {box} at {api}: start one with `nightsweep serve`, or run the file here without --on-service"
     )
 
 
@@ -64,9 +64,12 @@ def run_on_service(chosen: Settings, text: str, *, source: str, base: Path, as_j
 
     plan, _ = wiring.load_plan(text, source=source, base=base)  # a mistake is told here, not in a log of the service
     api = PrefectApi(chosen.prefect_api_url or f"http://127.0.0.1:{chosen.prefect_port}/api")
-    deployment = api.deployment_id(chosen.box)
+    try:
+        deployment = api.deployment_id(chosen.box)
+    except PrefectUnavailable as error:
+        raise NotServed(box=chosen.box, api=api.api_url) from error
     if deployment is None:
-        raise NotServed(box=chosen.box)
+        raise NotServed(box=chosen.box, api=api.api_url)
     with wiring.open_queries(chosen) as queries:
         run = api.start(deployment, {"file_text": text, "name": plan.name, "base": str(base)})
         click.echo(f"handed to the service; see it in Prefect: {api.ui_url(run.id)}", err=True)
