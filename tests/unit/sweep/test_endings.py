@@ -1,0 +1,270 @@
+"""How a boot, a sweep and production end when something fails on the way: nothing is left behind, nothing hides another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nightsweep.errors import (
+    DockerUnavailable,
+    EngineNotGone,
+    LeaseLost,
+    ProductionNotRestored,
+    StoreUnavailable,
+)
+from nightsweep.plan.model import Production, SecretRef, SweepPlan
+from nightsweep.ports import EngineHandle, EngineState
+from nightsweep.sweep.loop import run_sweep
+from nightsweep.sweep.tools import Limits, PlainSteps
+from nightsweep.units import Seconds
+from tests.fakes.host import FakeHost, Script
+from tests.fakes.probe import a_raw_window
+from tests.unit.sweep.builders import World, a_config, a_plan
+
+
+class Noted:
+    """A mirror in memory."""
+
+    def __init__(self) -> None:
+        self.noted: dict[str, Mapping[str, Any]] = {}
+
+    def write(self, container: str, facts: Mapping[str, Any]) -> None:
+        self.noted[container] = facts
+
+    def clear(self, container: str) -> None:
+        self.noted.pop(container, None)
+
+
+def in_a_window(world: World, act: Callable[[], object]) -> None:
+    """Have something happen in the first window, which then comes out clean if it can."""
+
+    def script(target: object, request: Any) -> Any:
+        act()
+        return a_raw_window(concurrency=request.concurrency, seconds=4.0)
+
+    world.probe.windows = [script]
+
+
+def fail(error: BaseException) -> Callable[[], object]:
+    def act() -> object:
+        raise error
+
+    return act
+
+
+def states(world: World) -> list[str]:
+    return [boot.state for boot in world.store.boots.values()]
+
+
+# --- engines -----------------------------------------------------------------------------------------------------
+
+
+def test_an_engine_whose_state_cannot_be_asked_is_stopped_all_the_same() -> None:
+    world = World()
+    in_a_window(world, lambda: setattr(world.host, "state", _away))
+    with pytest.raises(DockerUnavailable):
+        world.play(a_plan())
+    del world.host.state
+    assert world.host.running == ()
+    assert ("stop", world.host.launches[0].boot_key) in world.host.calls
+
+
+def _away(handle: EngineHandle) -> EngineState:
+    raise DockerUnavailable(reason="restarting")
+
+
+def test_an_engine_that_will_not_go_ends_the_sweep_and_outweighs_what_came_before() -> None:
+    world = World(script=Script(immortal=True))
+    in_a_window(world, fail(KeyboardInterrupt()))
+    with pytest.raises(EngineNotGone) as raised:
+        world.play(a_plan())
+    assert isinstance(raised.value.__cause__, KeyboardInterrupt)
+    assert states(world) == ["lost"], "a boot whose engine lives has not ended"
+    assert world.store.sweeps[1].state == "failed"
+
+
+def test_a_store_that_is_away_at_the_end_of_a_boot_does_not_hide_an_interrupt() -> None:
+    world = World()
+
+    def interrupted() -> None:
+        world.store.end_boot = lambda *a, **k: fail(StoreUnavailable(reason="gone"))()  # type: ignore[method-assign]
+        raise KeyboardInterrupt
+
+    in_a_window(world, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        world.play(a_plan())
+    assert world.host.running == ()
+    assert world.store.sweeps[1].state == "partial"
+
+
+def test_a_store_that_is_away_at_the_end_of_a_good_boot_ends_the_sweep_with_the_engine_gone() -> None:
+    world = World()
+    world.store.end_boot = lambda *a, **k: fail(StoreUnavailable(reason="gone"))()  # type: ignore[method-assign]
+    with pytest.raises(StoreUnavailable):
+        world.play(a_plan())
+    assert world.host.running == ()
+
+
+def test_a_host_that_cannot_start_an_engine_blames_no_config() -> None:
+    world = World(script=Script(refused=DockerUnavailable(reason="down")))
+    for _ in range(3):
+        with pytest.raises(DockerUnavailable):
+            world.play(a_plan())
+    assert set(states(world)) == {"lost"}
+    world.host.script = Script()
+    assert world.play(a_plan()).windows_done == 4
+
+
+def test_a_log_that_cannot_be_followed_ends_no_boot() -> None:
+    world = World()
+
+    def broken(handle: EngineHandle, *, stop: object) -> Any:
+        raise DockerUnavailable(reason="no log")
+
+    world.host.follow_log = broken  # type: ignore[method-assign]
+    assert world.play(a_plan()).state == "done"
+
+
+def test_a_secret_that_an_engine_or_a_server_repeats_is_kept_nowhere() -> None:
+    secret = "hf_very_secret"
+    world = World(environ={"HF_TOKEN": secret}, script=Script(lines=((0.0, f"INFO token={secret} loaded"),)))
+
+    def leaking(target: object, request: Any) -> Any:
+        raw = a_raw_window(concurrency=request.concurrency, seconds=4.0)
+        failed = replace(raw.requests[0], error=f"HTTP 401: bad key {secret}")
+        return replace(raw, requests=(failed,), ended_early="request_failed", detail=f"HTTP 401: {secret}")
+
+    world.probe.windows = [leaking]
+    world.play(a_plan(a_config(env={"HF_TOKEN": SecretRef("HF_TOKEN")})))
+    kept = repr((world.store.boots, world.store.events, world.store.windows, world.store.logs, world.heard))
+    assert "HTTP 401" in kept
+    assert "token=***" in kept
+    assert secret not in kept
+
+
+# --- stopping ----------------------------------------------------------------------------------------------------
+
+
+def test_a_wish_to_stop_is_heard_between_two_attempts_at_a_flagged_window() -> None:
+    world = World()
+
+    def flagged(target: object, request: Any) -> Any:
+        world.store.request_cancel(1)
+        raw = a_raw_window(concurrency=request.concurrency, seconds=4.0)
+        return replace(raw, ended_early="request_failed", detail="500")
+
+    world.probe.windows = [flagged]
+    assert world.play(a_plan()).state == "cancelled"
+    assert len(world.store.windows) == 1
+
+
+def test_a_wish_to_stop_is_heard_in_a_boot_that_takes_long() -> None:
+    world = World()
+    world.probe.healthy_when = lambda: _cancelling(world)
+    outcome = world.play(a_plan())
+    assert outcome.state == "cancelled"
+    assert states(world) == ["stopped"]
+    assert world.clock.monotonic() < 1000.0 + 60.0, "not only at the boot's timeout"
+    assert world.host.running == ()
+
+
+def _cancelling(world: World) -> bool:
+    if world.host.running:
+        world.store.request_cancel(1)
+    return False
+
+
+# --- production --------------------------------------------------------------------------------------------------
+
+PROD = Production(container="prod")
+
+
+def with_mirror(world: World, plan: SweepPlan, mirror: Noted) -> Any:
+    tools = replace(world.tools(), mirror=mirror)
+    return run_sweep(plan, tools, file_text="", steps=PlainSteps(world.heard.append), limits=Limits())
+
+
+def test_production_that_does_not_come_back_is_the_loudest_error_and_stays_noted() -> None:
+    world, mirror = World(), Noted()
+    world.host.add_foreign("prod")
+    world.host.foreign_faults["prod"] = ProductionNotRestored(name="prod", reason="no such image")
+    with pytest.raises(ProductionNotRestored, match="nightsweep restore"):
+        with_mirror(world, a_plan(production=PROD), mirror)
+    assert [intent.closed for intent in world.store.intents.values()] == [False]
+    assert list(mirror.noted) == ["prod"]
+    assert mirror.noted["prod"]["owner"] == "me:1:1:1"
+    assert "production_not_restored" in [event.kind for event in world.store.events]
+    assert world.store.sweeps[1].state == "failed"
+    assert len(world.store.windows) == 4, "what was measured stays"
+
+
+def test_production_that_runs_and_does_not_answer_is_not_back() -> None:
+    world = World()
+    world.host.add_foreign("prod")
+    world.probe.healthy_when = lambda: bool(world.host.running)  # the engine answers, production never does
+    production = replace(PROD, ready_timeout=Seconds(30.0))
+    with pytest.raises(ProductionNotRestored, match="does not answer after"):
+        world.play(a_plan(production=production))
+
+
+def test_the_next_run_brings_back_what_a_killed_one_took_down_even_with_nothing_left_to_measure() -> None:
+    world, mirror = World(), Noted()
+    plan = a_plan(production=PROD)
+    world.host.add_foreign("prod")
+    world.play(plan)
+    _taken_down_by_a_dead_one(world)
+    outcome = with_mirror(world, plan, mirror)
+    assert outcome.state == "done"
+    assert world.host.foreigners["prod"].running
+    assert all(intent.closed for intent in world.store.intents.values())
+
+
+def test_a_plan_without_production_brings_back_what_another_plans_dead_run_took_down() -> None:
+    world = World()
+    world.host.add_foreign("prod")
+    world.play(a_plan(production=PROD))
+    _taken_down_by_a_dead_one(world)
+    world.play(a_plan(a_config("another")))
+    assert world.host.foreigners["prod"].running
+
+
+def test_production_found_down_with_an_open_intent_is_brought_back_at_the_end() -> None:
+    world = World()
+    world.host.add_foreign("prod")
+    world.play(a_plan(repeats=1, production=PROD))
+    _taken_down_by_a_dead_one(world)
+    world.play(a_plan(repeats=2, production=PROD))
+    assert world.host.foreigners["prod"].running
+
+
+def test_production_that_was_down_before_is_left_as_it_was() -> None:
+    world = World()
+    world.host.add_foreign("prod", running=False)
+    world.play(a_plan(production=PROD))
+    assert not world.host.foreigners["prod"].running
+    assert world.store.intents == {}
+
+
+def test_a_sweep_that_was_taken_over_leaves_production_to_who_took_it() -> None:
+    world = World()
+    world.host.add_foreign("prod")
+    in_a_window(world, lambda: setattr(world.store.sweeps[1], "fence", 99))
+    with pytest.raises(LeaseLost):
+        world.play(a_plan(production=PROD))
+    assert not world.host.foreigners["prod"].running
+    assert [intent.closed for intent in world.store.intents.values()] == [False]
+    assert world.host.running == ()
+
+
+def _taken_down_by_a_dead_one(world: World) -> None:
+    """Put the world where a sweep that was killed with production down leaves it."""
+    host: FakeHost = world.host
+    box_id = world.store.box_id(host.box())
+    lease = world.store.claim(1, owner="dead:2:2:2", ttl=Seconds(60.0))
+    world.store.open_intent(lease, host.foreign("prod"), restore_by=None)
+    host.stop_foreign("prod", grace=Seconds(1.0))
+    world.clock.advance(120.0)
+    assert world.store.open_intents(box_id)
