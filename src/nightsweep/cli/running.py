@@ -11,6 +11,7 @@ import click
 
 from nightsweep import wiring
 from nightsweep.cli import EXIT_FAILED, EXIT_WORK_LEFT
+from nightsweep.errors import SweepError
 
 if TYPE_CHECKING:
     from nightsweep.ports import Progress
@@ -31,14 +32,19 @@ def run_and_finish(
 
     SIGTERM and Ctrl-C end the engine and bring production back; then this says so, and what is left is the next run's.
     """
-    from nightsweep.sweep.signals import Terminated, raise_on_sigterm
+    from nightsweep.sweep.signals import Terminated, interrupt_behind, raise_on_sigterm
 
     raise_on_sigterm()
     view = ProgressView()
     try:
         outcome, simulated = run_here(chosen, file_text, source=source, base=base, until=until, view=view)
         return finish(chosen, outcome, simulated=simulated, as_json=as_json)
-    except (KeyboardInterrupt, Terminated) as interrupt:
+    except SweepError:
+        raise
+    except (Exception, KeyboardInterrupt, Terminated) as error:
+        interrupt = interrupt_behind(error)
+        if interrupt is None:
+            raise
         return stopped(view, interrupt)
 
 

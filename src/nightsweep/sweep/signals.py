@@ -61,6 +61,17 @@ def _raise(signum: int, frame: FrameType | None) -> None:
     raise Terminated(signum)
 
 
+def interrupt_behind(error: BaseException) -> BaseException | None:
+    """Return the interrupt that an error came of, None when there is none.
+
+    A library whose call was interrupted may fail over its own cleanup, and raise that instead.
+    """
+    seen: BaseException | None = error
+    while seen is not None and not isinstance(seen, KeyboardInterrupt | Terminated):
+        seen = seen.__context__
+    return seen
+
+
 def ignore_interrupts() -> None:
     """Ignore every further interrupt: the process is ending, each step of that has a limit, and none may be skipped."""
     for signum in INTERRUPTS:

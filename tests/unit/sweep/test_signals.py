@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from nightsweep.sweep import signals
-from nightsweep.sweep.signals import Terminated, one_interrupt, raise_on_sigterm, signals_deferred
+from nightsweep.sweep.signals import Terminated, interrupt_behind, one_interrupt, raise_on_sigterm, signals_deferred
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +76,17 @@ def test_deferred_signals_come_after_the_block_once() -> None:
         send(signal.SIGTERM)
         finished.append(True)
     assert finished == [True]
+
+
+def test_an_interrupt_is_found_behind_the_error_that_a_library_made_of_it() -> None:
+    try:
+        try:
+            raise Terminated
+        finally:
+            raise ValueError("connection in no state to be rolled back")
+    except ValueError as error:
+        assert isinstance(interrupt_behind(error), Terminated)
+    assert interrupt_behind(ValueError("alone")) is None
 
 
 def test_outside_the_main_thread_nothing_is_changed() -> None:
