@@ -362,3 +362,12 @@ def test_min_tokens_and_ignore_eos_go_out_only_where_they_are_asked_for(engine: 
     assert "ignore_eos" not in plain
     measured(probe, engine, sampling=SamplingSpec(max_tokens=600, min_tokens=5, ignore_eos=True))
     assert (engine.seen[-1]["min_tokens"], engine.seen[-1]["ignore_eos"]) == (5, True)
+
+
+def test_a_text_that_repeats_itself_is_said_and_its_rate_stays_true(engine: TinyEngine, probe: HttpProbe) -> None:
+    engine.dull = True
+    result = measured(probe, engine, concurrency=2, window=Seconds(1.5), sampling=SamplingSpec(max_tokens=2000))
+    if not any(one.repetition is not None for one in result.raw.requests):
+        result = measured(probe, engine, concurrency=2, window=Seconds(4.0), sampling=SamplingSpec(max_tokens=2000))
+    assert [note for note in result.notes if "degenerate output" in note]
+    assert result.flags == ()

@@ -52,6 +52,7 @@ class TinyEngine:
         tells: Put per-request acceptance into the final usage, as vLLM does with `--per-request-spec-decode-metrics`.
         others_accept: Accepted tokens of drafts that others make, one in each step; None has no others.
         vocabulary: Ids beyond are refused.
+        dull: Say one word over and over.
         seen: Every request body to the model, in order.
         keys: Authorization header of each request to a path under /v1.
     """
@@ -77,6 +78,7 @@ class TinyEngine:
         self.tells = False
         self.others_accept: int | None = None
         self.vocabulary = 10**9
+        self.dull = False
         self.keys: list[str | None] = []
         self.seen: list[dict[str, Any]] = []
         self.disconnects = 0
@@ -186,6 +188,9 @@ class TinyEngine:
             self.by_position[position] += 1
         return 1 + accepted
 
+    def _words(self, start: int, count: int) -> str:
+        return "x " * count if self.dull else "".join(f"{(start + n) * 7919 % 10007:x} " for n in range(count))
+
     def _told(self, request: _Request) -> dict[str, Any]:
         """Return vLLM's per-request numbers (0.32: `SpeculativeDecodingMetrics`)."""
         drafts, accepted = len(request.accepted), sum(request.accepted)
@@ -254,7 +259,9 @@ class TinyEngine:
 
     def _allowed(self, head: bytes) -> bool:
         lines = head.decode().split("\r\n")
-        told = next((line.split(":", 1)[1].strip() for line in lines if line.lower().startswith("authorization:")), None)
+        told = next(
+            (line.split(":", 1)[1].strip() for line in lines if line.lower().startswith("authorization:")), None
+        )
         self.keys.append(told)
         return self.api_key is None or told == f"Bearer {self.api_key}"
 
@@ -346,7 +353,7 @@ class TinyEngine:
                 if turns == self.error_after:
                     _chunk(writer, b'data: {"error":{"message":"EngineCore died","code":500}}\n\n')
                     break
-                delta = {"content": "x " * getter.result()}
+                delta = {"content": self._words(told - getter.result(), getter.result())}
                 _event(writer, _choice(delta, chat), _usage(request, self.cached, made=told), continuous)
                 await writer.drain()
             else:

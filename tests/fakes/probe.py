@@ -173,6 +173,7 @@ class FakeProbe:
         refusal: Why no token is served; None serves one.
         answers: What `ask` finds, by key.
         wanted_key: The API key that is asked for; None asks for none.
+        speculates: Whether the engine that runs now drafts; windows of one that does not have no drafts.
     """
 
     def __init__(
@@ -187,6 +188,7 @@ class FakeProbe:
         answers: Mapping[str, Any] | None = None,
         truth: Mapping[str, Any] | None = None,
         wanted_key: Secret | None = None,
+        speculates: Callable[[], bool] = lambda: True,
     ) -> None:
         self.clock = clock
         self.windows = list(windows)
@@ -197,6 +199,7 @@ class FakeProbe:
         self.answers = dict(answers or {})
         self.truth = dict(truth or {})
         self.wanted_key = wanted_key
+        self.speculates = speculates
         self.values: dict[str, float] | None = {"generation_tokens": 0.0, "running": 0.0, "waiting": 0.0}
         self.calls: list[tuple[str, dict[str, Any]]] = []
 
@@ -280,7 +283,11 @@ class FakeProbe:
         opened = float(self.clock.monotonic())
         self.clock.sleep(Seconds(2.0))
         raw = a_single_batch(
-            tokens=int(request.output), prompt=int(request.input), opened=opened, started=self.clock.now()
+            tokens=int(request.output),
+            prompt=int(request.input),
+            acceptance_length=2.0 if self.speculates() else None,
+            opened=opened,
+            started=self.clock.now(),
         )
         return raw if alive() else replace(raw, after=None, ended_early="engine_exited", detail="the engine is gone")
 
@@ -310,5 +317,6 @@ class FakeProbe:
             seconds=float(request.window),
             opened=float(opened),
             started=started,
-            **self.truth,
+            **({} if self.speculates() else {"positions": ()}),
+            **{name: value for name, value in self.truth.items() if name != "positions" or self.speculates()},
         )

@@ -9,6 +9,7 @@ from nightsweep.engine.values import Dialect, Unavailable
 from nightsweep.errors import DialectMismatch
 from nightsweep.measurement import client_times, rates
 from nightsweep.measurement.buffering import delivery, without_times
+from nightsweep.measurement.degenerate import degenerate
 from nightsweep.measurement.flags import flags
 from nightsweep.measurement.identity import rate_identity
 from nightsweep.measurement.occupancy import mean_running, occupancy, own_tokens, queued_share
@@ -98,6 +99,7 @@ def _judged(
         arrived.note,
         disagreement(own, counted=numbers.acceptance_length, drafts=numbers.drafts),
         identity.note,
+        degenerate(raw.requests),
     )
     return replace(numbers, facts=facts), tuple(note for note in notes if note)
 

@@ -116,6 +116,8 @@ def _foreign_tokens(
 
 
 def _underfilled(raw: RawWindow, before: Reading, after: Reading) -> str | None:
+    if delta(before, after, "generation_tokens") == 0:
+        return "the engine generated no token in the whole window"
     filled = occupancy(raw.requests, concurrency=raw.concurrency, opened=before.at, closed=after.at)
     if filled < FULL:
         return f"streams were in flight for {filled:.1%} of {raw.concurrency} x {window_seconds(before, after):.1f} s"

@@ -11,6 +11,7 @@ import httpx
 from nightsweep.measurement.values import RequestTiming
 from nightsweep.ports import Clock, Target, WindowRequest
 from nightsweep.probe.bodies import PromptOrder, headers_of, path_of, sampling_of, streaming_body
+from nightsweep.probe.repetition import LOOKED_AT
 from nightsweep.probe.stream import RequestLog, stream_once, timing_of
 
 FAILURES_IN_A_ROW = 3
@@ -79,7 +80,7 @@ class Load:
 
     def timings(self) -> tuple[RequestTiming, ...]:
         """Return all requests, in the order they were sent. Reads every chunk: call it when the load is over."""
-        return tuple(timing_of(log) for log in self._logs)
+        return tuple(timing_of(log, read=place < LOOKED_AT) for place, log in enumerate(self._logs))
 
     def silent_streams(self) -> int:
         """Return how many streams wait for their first token."""

@@ -10,6 +10,7 @@ import httpx
 
 from nightsweep.measurement.values import RequestTiming
 from nightsweep.ports import Clock
+from nightsweep.probe.repetition import repetition
 from nightsweep.probe.sse import account, has_output, reports_error
 from nightsweep.probe.wire import RECORDER
 from nightsweep.units import MonotonicSeconds, Seconds, Tokens
@@ -104,8 +105,12 @@ def _error_of(log: RequestLog) -> str | None:
     return None
 
 
-def timing_of(log: RequestLog) -> RequestTiming:
-    """Return what a request was, once it is over. A stream that was cut by us lacks its end without fault."""
+def timing_of(log: RequestLog, *, read: bool = False) -> RequestTiming:
+    """Return what a request was, once it is over. A stream that was cut by us lacks its end without fault.
+
+    Args:
+        read: Look at its text too.
+    """
     seen = account(log.stamps, log.chunks)
     error = log.error or seen.error or (None if log.cancelled else seen.lack)
     return RequestTiming(
@@ -123,6 +128,7 @@ def timing_of(log: RequestLog) -> RequestTiming:
         error=error,
         cancelled=log.cancelled,
         acceptance=None if log.cancelled else seen.acceptance,
+        repetition=repetition(log.stamps, log.chunks) if read else None,
     )
 
 

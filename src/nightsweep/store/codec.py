@@ -25,6 +25,8 @@ from nightsweep.units import MonotonicSeconds
 
 JSON_ZLIB = "json+zlib"
 BYTES_ZLIB = "zlib"
+LATER = ("acceptance", "repetition")
+"""Fields of a request that came later: absent where they say nothing, so that older windows are what they were."""
 HUNDREDTH = Decimal("0.01")
 NANO = 1_000_000_000.0
 
@@ -137,11 +139,8 @@ def _request_document(request: RequestTiming) -> dict[str, Any]:
     document = {field.name: getattr(request, field.name) for field in dataclasses.fields(request)}
     document["chunk_at"] = _times(request.chunk_at)
     document["chunk_tokens"] = None if request.chunk_tokens is None else _steps(request.chunk_tokens)
-    if request.acceptance is None:
-        del document["acceptance"]  # as before there was such a field: most requests have none
-    else:
-        document["acceptance"] = plain(request.acceptance)
-    return document
+    document["acceptance"] = None if request.acceptance is None else plain(request.acceptance)
+    return {name: value for name, value in document.items() if value is not None or name not in LATER}
 
 
 def _request(document: Mapping[str, Any]) -> RequestTiming:

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from nightsweep.engine.applied import dead_drafter
+from nightsweep.engine.observed import drafts_unasked, length_unseen
 from nightsweep.engine.speculative import proposed_drafts
 from nightsweep.errors import EngineExited, ProbeError, RequestFailed
 from nightsweep.measurement.derive import derive
@@ -133,12 +134,16 @@ def _measured(work: Measuring, running: Running, repeat: Repeat) -> WindowResult
     result = derive(raw, dialect=running.target.dialect, num_speculative_tokens=_draft_length(running))
     result = with_identity(running, with_compilation(running, result))
     simulated = running.config.engine.simulated or running.identity.simulated
-    return noted(with_box(work.tools, result, watch, simulated=simulated))
+    return noted(with_schedule(running, with_box(work.tools, result, watch, simulated=simulated)))
 
 
 def with_identity(running: Running, result: WindowResult) -> WindowResult:
-    """Return the window, flagged when the engine behind the URL is no longer the one that this boot started."""
-    problem = running.identity_problem()
+    """Return the window, flagged when the engine behind the URL is no longer the one that this boot started.
+
+    Nor is it the config's engine when it drafts and the config asks for no speculation.
+    """
+    drafts = None if result.numbers is None else result.numbers.drafts
+    problem = running.identity_problem() or drafts_unasked(running.config.speculative, drafts=drafts)
     if problem is None or "engine_exited" in result.flags:
         return result
     return _flagged(result, "identity_lost", problem)
@@ -161,6 +166,20 @@ def with_compilation(running: Running, result: WindowResult) -> WindowResult:
 
 def _flagged(result: WindowResult, flag: str, detail: str) -> WindowResult:
     return replace(result, flags=(*result.flags, flag), flag_details={**result.flag_details, flag: detail})
+
+
+def with_schedule(running: Running, result: WindowResult) -> WindowResult:
+    """Return the window, with a note when the draft lengths that were asked for are not those that were proposed."""
+    if result.numbers is None:
+        return result
+    config = running.config
+    unseen = length_unseen(
+        config.engine.kind,
+        config.speculative,
+        streams=result.raw.concurrency,
+        mean_length=result.numbers.facts.get("mean_draft_length"),
+    )
+    return result if unseen is None else replace(result, notes=(*result.notes, unseen))
 
 
 def noted(result: WindowResult) -> WindowResult:

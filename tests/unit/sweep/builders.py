@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Any
 
 from nightsweep.engine.registry import engine_for
-
 from nightsweep.plan.expand import with_prompts_hash
 from nightsweep.plan.fingerprint import fingerprint
 from nightsweep.plan.model import (
@@ -89,6 +88,7 @@ class World:
         self.probe = FakeProbe(
             clock=self.clock,
             healthy_when=lambda: bool(self.host.running) or any(f.running for f in self.host.foreigners.values()),
+            speculates=lambda: any("speculative" in word for word in self.host.launches[-1].command),
             answers={"models": {"data": [{"id": "m"}]}, "version": {"version": "0.32.0"}},
         )
 

@@ -160,3 +160,23 @@ def test_another_line_in_the_log_voids_nothing_and_a_compilation_in_the_boot_nei
     world.probe.windows = [when_the_log_is_kept(world, "INFO: a request came")]
     world.play(a_plan(concurrency=(1,), repeats=1))
     assert world.flags() == [()]
+
+
+def test_a_baseline_that_still_speculates_is_not_the_config_and_gives_no_clean_window() -> None:
+    world = World()
+    world.probe.speculates = lambda: True
+    world.play(a_plan(a_config("baseline", k=None), concurrency=(1,), repeats=1))
+    assert set(world.flags()) == {("identity_lost",)}
+    [first, *_] = world.store.windows.values()
+    assert "asks for no speculation" in first.result.flag_details["identity_lost"]  # type: ignore[union-attr]
+
+
+def test_a_schedule_of_draft_lengths_that_does_nothing_is_noted() -> None:
+    world = World()
+    config = a_config(k=7)
+    schedule = {**(config.speculative or {}), "num_speculative_tokens_per_batch_size": [[1, 2, 7], [3, 64, 2]]}
+    world.probe.truth = {"positions": (0.5,) * 7}
+    world.play(a_plan(replace(config, speculative=schedule), repeats=1))
+    notes = {row.key[1]: row.result.notes for row in world.store.windows.values()}  # type: ignore[union-attr]
+    assert notes[1] == ()
+    assert "had no effect that could be seen" in notes[4][0]
