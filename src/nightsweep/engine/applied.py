@@ -26,6 +26,9 @@ from nightsweep.plan.model import EngineConfig
 MIN_DRAFTS = 50
 """Drafts below which nothing accepted may be chance."""
 
+KV_ROUNDING = 0.06
+"""GiB by which an engine's own figure may differ from what was asked for: it is rounded to one or two decimals."""
+
 MAX_QUOTED = 200
 """Characters of an engine's own warning that are quoted."""
 
@@ -71,7 +74,12 @@ def not_applied(config: EngineConfig, facts: BootFacts, served: ServedIdentity |
     """
     length = None if served is None else served.max_model_len
     if config.engine.kind == "vllm":
-        return (*_vllm(config, facts), *_attention(config, facts), *_context(config, facts, length, "max-model-len"))
+        return (
+            *_vllm(config, facts),
+            *_attention(config, facts),
+            *_kv_memory(config, facts),
+            *_context(config, facts, length, "max-model-len"),
+        )
     return (*_sglang(config, facts, served), *_context(config, facts, length, "context-length"))
 
 
@@ -153,6 +161,16 @@ def _attention(config: EngineConfig, facts: BootFacts) -> Iterator[str]:
         return
     if _backend(asked) not in {_backend(name) for name in told}:
         yield f"attention backend {asked!r} was asked for, and the engine uses {told[0]!r}"
+
+
+def _kv_memory(config: EngineConfig, facts: BootFacts) -> Iterator[str]:
+    """Yield a KV cache of another size than was asked for: on the CPU, VLLM_CPU_KVCACHE_SPACE outweighs the argument."""
+    asked = tokens_of(argument(config.engine.args, "kv-cache-memory-bytes", "kv-cache-memory"))
+    if asked is None or facts.kv_cache is None:
+        return
+    wanted = asked / 2**30
+    if abs(facts.kv_cache - wanted) > max(KV_ROUNDING, 0.01 * wanted):
+        yield f"kv-cache-memory-bytes {asked:,} ({wanted:.2f} GiB) was asked for, and the engine took {facts.kv_cache:g} GiB"
 
 
 def _backend(name: str) -> str:
