@@ -47,11 +47,7 @@ class Swept:
 
     def database_url(self) -> str:
         """The URL of the embedded database."""
-        code = "from nightsweep import wiring; print(wiring.database_url(wiring.settings()))"
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=environment(self.home), capture_output=True, text=True, check=True
-        )
-        return done.stdout.strip()
+        return self.call("db", "url").stdout.strip()
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -74,8 +70,38 @@ def nightsweep(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def stop_database(home: Path) -> None:
     """Stop the embedded database of a home, as its owner would."""
-    code = "from nightsweep import wiring; wiring.cluster(wiring.settings()).stop()"
-    subprocess.run([sys.executable, "-c", code], env=environment(home), check=True)
+    done = nightsweep(home, "db", "stop")
+    assert done.returncode == 0, done.stderr
+
+
+def sweep(home: Path, file: Path) -> tuple[int, str, str]:
+    """Run a sweep, its progress shown as it comes; return exit code, output and progress.
+
+    However the test ends, the product gets a SIGTERM and the time to end its engine.
+    """
+    progress = []
+    with (home / "stdout").open("w+") as output:
+        process = subprocess.Popen(
+            [str(NIGHTSWEEP), "run", str(file)],
+            env=environment(home),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert process.stderr is not None
+            with process.stderr:
+                for line in process.stderr:
+                    print(line, end="", flush=True)
+                    progress.append(line)
+            code = process.wait()
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait(timeout=90)
+        output.seek(0)
+        return code, output.read(), "".join(progress)
 
 
 @pytest.fixture(scope="module")
@@ -88,9 +114,9 @@ def swept() -> Iterator[Swept]:
         file = home / "real_sweep.yaml"
         models = str(Path(os.environ["NIGHTSWEEP_TEST_MODELS"]).resolve())
         file.write_text((HERE / "real_sweep.yaml").read_text().replace("@MODELS@", models).replace("@NAME@", NAME))
-        done = nightsweep(home, "run", str(file))
-        print(done.stderr, done.stdout, sep="\n")
-        yield Swept(home=home, before=before, code=done.returncode, output=done.stdout, progress=done.stderr)
+        code, output, progress = sweep(home, file)
+        print(output)
+        yield Swept(home=home, before=before, code=code, output=output, progress=progress)
     finally:
         stop_database(home)
         shutil.rmtree(home)

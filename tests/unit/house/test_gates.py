@@ -104,6 +104,13 @@ def _lint_in(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
 
 
+def test_ci_asks_for_a_docker_engine_in_words_that_its_script_knows() -> None:
+    asked = re.findall(r"NIGHTSWEEP_DOCKERD_\w+=\w+", (ROOT / ".ci" / "run").read_text(encoding="utf-8"))
+    script = (ROOT / "tests" / "dockerkit" / "dockerd.sh").read_text(encoding="utf-8")
+    assert asked
+    assert not [word for word in asked if word not in script]
+
+
 def test_pre_commit_uses_the_tools_of_make_check() -> None:
     hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"][0]["hooks"]
     entries = " ".join(hook["entry"] for hook in hooks)
