@@ -7,6 +7,9 @@ Synchronous, tasks called directly in the main thread: only there do signals and
 from __future__ import annotations
 
 import logging
+import os
+import signal
+import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -18,6 +21,7 @@ from prefect import flow, get_run_logger, task
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
+from prefect.runtime import deployment as this_deployment
 from prefect.runtime import flow_run as this_run
 from prefect.states import Cancelled, Completed, Failed
 
@@ -32,6 +36,7 @@ from nightsweep.sweep.tools import Limits, Outcome, StopWanted
 T = TypeVar("T")
 Call = Callable[[], None]
 
+RUNNER_POLL = 0.5
 SERVER_AWAY = 600.0
 """Seconds without a progress bar after one could not be shown: Prefect's client tries for a minute before it gives up."""
 
@@ -147,6 +152,8 @@ def sweep(file_text: str, name: str = "sweep", base: str | None = None) -> State
     """
     logger = get_run_logger()
     _quiet_libraries()
+    if this_deployment.id is not None:
+        _end_with_runner()
     plan, prompts = wiring.load_plan(file_text, source=name, base=Path(base) if base else None)
     chosen = wiring.settings()
     start = this_run.scheduled_start_time or datetime.now(UTC)
@@ -172,6 +179,21 @@ def _state_of(outcome: Outcome) -> State[Any]:
     if outcome.windows_done == 0:
         return Failed(message=f"nothing was measured; {outcome.note}")
     return Completed(name="Done" if outcome.state == "done" else "Partial", message=message)
+
+
+def _end_with_runner() -> None:
+    """Have this process ended in order once the runner that started it is dead: nobody could cancel it any more.
+
+    A thread watches: the kernel's own signal of a parent's death comes already when the thread that forked ends.
+    """
+    runner = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == runner:
+            time.sleep(RUNNER_POLL)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="watches-runner", daemon=True).start()
 
 
 def _quiet_libraries() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import signal
 import socket
@@ -85,9 +86,14 @@ def prefect_server(
 
 @contextlib.contextmanager
 def runner(*, home: Path, api_url: str, environ: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Serve our flow as a child process for the block."""
+    """Serve our flow as a child process for the block.
+
+    When we are killed it is killed too, and a flow that it carries out ends in order by itself (it watches its runner). Were
+    the runner only asked to end, it would first wait for a server that has ended at the same moment.
+    """
     env = prefect_environment(home=home, api_url=api_url, environ=environ)
-    with child([sys.executable, "-m", "flows.sweep"], env=env, log=log) as process:
+    command = [sys.executable, "-m", "flows.sweep"]
+    with child(command, env=env, log=log, on_our_death=signal.SIGKILL) as process:
         yield process
 
 
@@ -103,10 +109,13 @@ def _free(port: int) -> bool:
 
 
 @contextlib.contextmanager
-def child(command: list[str], *, env: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def child(
+    command: list[str], *, env: Mapping[str, str], log: Path, on_our_death: signal.Signals = signal.SIGTERM
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run a child in a session of its own, so that a Ctrl-C reaches us alone; it is asked to end, then made to.
 
-    It is asked to end as well when we are killed: a runner that went on alone would be one nobody can stop.
+    Args:
+        on_our_death: The signal that it gets when we are killed: what went on alone would be nobody's to stop.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "ab") as output:
@@ -117,7 +126,7 @@ def child(command: list[str], *, env: Mapping[str, str], log: Path) -> Iterator[
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+            preexec_fn=functools.partial(_signal_on_death, on_our_death) if sys.platform == "linux" else None,
         )
         try:
             yield process
@@ -125,9 +134,9 @@ def child(command: list[str], *, env: Mapping[str, str], log: Path) -> Iterator[
             _end(process)
 
 
-def _end_with_parent() -> None:
-    """Have the kernel send SIGTERM to this child when its parent dies (prctl PR_SET_PDEATHSIG)."""
-    _libc.prctl(1, signal.SIGTERM, 0, 0, 0)
+def _signal_on_death(signum: int) -> None:
+    """Have the kernel send this child a signal when its parent dies (prctl PR_SET_PDEATHSIG)."""
+    _libc.prctl(1, int(signum), 0, 0, 0)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -1,0 +1,116 @@
+"""The sweep as a Prefect flow, on a real server and a real runner."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from nightsweep import wiring
+from nightsweep.analysis.values import WindowRow
+from nightsweep.sweep.loop import box_of
+from nightsweep.units import Seconds
+from tests.component.flow.kit import Served, served
+from tests.component.sweep.kit import EVERYTHING, MTP, PLAIN, a_file, engines_of, kill, until
+
+pytestmark = pytest.mark.slow
+
+SLOW = {"concurrency": [1], "window": "1s", "repeats": 20}
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Served]:
+    with served() as up:
+        yield up
+
+
+def windows_of(service: Served, name: str) -> list[WindowRow]:
+    return [row for row in service.queries.windows(EVERYTHING) if row.sweep_name == name]
+
+
+def test_a_sweep_is_seen_in_prefect_by_readable_names_and_our_tables_hold_the_truth(service: Served) -> None:
+    bad = {**MTP, "name": "bad", "args": {"sim-fault": "bad_flag"}}
+    run = service.start(a_file(bad, PLAIN, MTP, name="seen"), name="seen")
+    ended = service.ended(run)
+    assert (ended.state_type, ended.state_name) == ("COMPLETED", "Done"), ended.message
+    assert ended.message == "4/6 windows; everything that could be measured is measured"
+    assert ended.name == "seen"
+
+    wanted = {f"boot {config} #1": "COMPLETED" for config in ("plain", "mtp")} | {"boot bad #1": "FAILED"}
+    wanted |= {f"{config} c={n} T=0.70 #1": "COMPLETED" for config in ("plain", "mtp") for n in (1, 2)}
+    tasks: dict[str, str] = {}
+
+    def all_recorded() -> bool:
+        found = service.ask("task_runs", flow_runs={"id": {"any_": [run.id]}})
+        tasks.update({task["name"]: task["state_type"] for task in found})
+        return len(tasks) >= len(wanted) and "RUNNING" not in tasks.values()
+
+    until(all_recorded, seconds=20)  # the server records tasks in batches, after the fact
+    assert tasks == wanted
+    (bar,) = service.ask("artifacts", flow_runs={"id": {"any_": [run.id]}})
+    assert (bar["type"], float(bar["data"])) == ("progress", pytest.approx(100 * 4 / 6, abs=0.1))
+
+    sweep = service.queries.sweep_of("seen")
+    assert (sweep.state, sweep.repeats_clean, sweep.prefect_run) == ("done", 4, run.id)
+    assert all(not row.flags for row in windows_of(service, "seen"))
+
+
+def test_prefects_cancel_ends_the_engine_and_the_next_run_goes_on(service: Served) -> None:
+    text = a_file(PLAIN, name="stopped", **SLOW)
+    run = service.start(text, name="stopped")
+    until(lambda: bool(windows_of(service, "stopped")), seconds=60)
+    began = time.monotonic()
+    service.api.cancel(run.id)
+    # Prefect itself says Crashed first, when the flow's process ends, and Cancelled when its runner has seen that.
+    until(lambda: service.api.flow_run(run.id).state_type == "CANCELLED", seconds=25)
+    assert time.monotonic() - began < 25
+    assert engines_of(service.home) == []
+    sweep = service.queries.sweep_of("stopped")
+    assert (sweep.state, sweep.owner) == ("partial", None)
+    kept = len(windows_of(service, "stopped"))
+    again = service.start(text, name="stopped")
+    until(lambda: len(windows_of(service, "stopped")) > kept, seconds=60)
+    service.api.cancel(again.id)
+    service.ended(again)
+    rows = [row for row in windows_of(service, "stopped") if not row.flags]
+    assert len({row.repeat for row in rows}) == len(rows)
+
+
+def test_a_flow_that_is_killed_leaves_no_engine_once_its_hook_has_run(service: Served) -> None:
+    run = service.start(a_file(PLAIN, name="killed", **SLOW), name="killed")
+    until(lambda: bool(windows_of(service, "killed")), seconds=60)
+    (engine,) = engines_of(service.home)
+    parent = engine.parent()
+    assert parent is not None
+    kill(parent)
+    assert service.ended(run).state_type == "CRASHED"
+    until(lambda: engines_of(service.home) == [], seconds=30)
+
+
+def test_our_cancel_ends_a_flow_as_cancelled(service: Served) -> None:
+    run = service.start(a_file(PLAIN, name="asked", **SLOW), name="asked")
+    until(lambda: bool(windows_of(service, "asked")), seconds=60)
+    with wiring.open_store(service.chosen) as store:
+        store.request_cancel(service.queries.sweep_of("asked").sweep_id)
+    ended = service.ended(run)
+    assert (ended.state_type, service.queries.sweep_of("asked").state) == ("CANCELLED", "cancelled")
+    assert engines_of(service.home) == []
+
+
+def test_a_box_that_is_taken_skips_the_flow_and_says_who_has_it(service: Served) -> None:
+    text = a_file(PLAIN, name="skipped")
+    plan, prompts = wiring.load_plan(text, source="test")
+    with (
+        wiring.open_store(service.chosen) as store,
+        wiring.open_tools(service.chosen, store, prompts) as tools,
+    ):
+        box_id = store.box_id(box_of(plan, tools))
+        other, _ = wiring.load_plan(a_file(PLAIN, name="holder"), source="test")
+        lease = store.claim(store.open_sweep(other, box_id=box_id, file_text=""), owner=tools.owner, ttl=Seconds(60.0))
+        try:
+            ended = service.ended(service.start(text, name="skipped"))
+        finally:
+            store.release(lease, state="cancelled", note="test")
+    assert (ended.state_type, ended.state_name) == ("CANCELLED", "Skipped")
+    assert "is taken by" in (ended.message or "")
