@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import time
 from collections.abc import Callable, Coroutine
@@ -11,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from nightsweep.probe.client import make_load_client, ssl_context
+from nightsweep.probe.client import make_client, make_load_client, ssl_context
 from nightsweep.probe.wire import RECORDER
 from nightsweep.units import Seconds
 
@@ -149,3 +150,51 @@ def test_tls_is_verified_always() -> None:
         assert context.verify_mode is ssl.CERT_REQUIRED
         assert context.check_hostname
     assert ssl_context("http://127.0.0.1").cert_store_stats()["x509_ca"] == 0
+
+
+def test_a_request_is_written_at_once_and_without_delay() -> None:
+    """Nagle's algorithm and a delayed acknowledgement would add 40 ms to the TTFT of every request but the first."""
+    reads: list[bytes] = []
+    delays: list[int] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        reads.append(await reader.read(65536))
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok")
+        await writer.drain()
+        writer.close()
+
+    async def main() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        async with (
+            server,
+            make_load_client(url, timeout=Seconds(2.0), now=time.monotonic) as client,
+            client.stream("POST", url, content=b"hello", extensions={RECORDER: Record()}) as response,
+        ):
+            [connection] = client._transport._open  # type: ignore[attr-defined]
+            opened = connection._transport.get_extra_info("socket")
+            delays.append(opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            async for _ in response.aiter_raw():
+                pass
+
+    run(main)
+    assert reads[0].endswith(b"\r\n\r\nhello"), "head and body came in two writes"
+    assert delays[0] != 0
+
+
+def test_no_part_of_a_request_has_less_time_than_the_whole() -> None:
+    """A transport whose read timeout is shorter than the request's own ends requests that are merely slow."""
+
+    async def main() -> list[httpx.Timeout]:
+        found = []
+        for http2 in (False, True):
+            client = make_load_client("http://e", timeout=Seconds(900.0), now=time.monotonic, http2=http2)
+            control = make_client("http://e", timeout=Seconds(900.0))
+            found += [control.timeout, client.timeout] if http2 else [control.timeout]
+            await client.aclose()
+            await control.aclose()
+        return found
+
+    for timeout in run(main):
+        assert (timeout.read, timeout.write, timeout.pool) == (900.0, 900.0, 900.0)
+        assert timeout.connect == 10.0

@@ -29,6 +29,7 @@ MIN_DRAFTS = 50
 KV_ROUNDING = 0.06
 """GiB by which an engine's own figure may differ from what was asked for: it is rounded to one or two decimals."""
 
+_UNKNOWN_VARIABLE = "Unknown vLLM environment variable detected: "
 MAX_QUOTED = 200
 """Characters of an engine's own warning that are quoted."""
 
@@ -76,6 +77,7 @@ def not_applied(config: EngineConfig, facts: BootFacts, served: ServedIdentity |
     if config.engine.kind == "vllm":
         return (
             *_vllm(config, facts),
+            *_variables(config, facts),
             *_attention(config, facts),
             *_kv_memory(config, facts),
             *_context(config, facts, length, "max-model-len"),
@@ -152,6 +154,18 @@ def _schedule(asked: Mapping[str, Any], facts: BootFacts) -> Iterator[str]:
         ):
             yield f"the schedule of draft lengths was not applied: {warning[:MAX_QUOTED]}"
             return
+
+
+def _variables(config: EngineConfig, facts: BootFacts) -> Iterator[str]:
+    """Yield variables of the config that the engine does not know: a typo, or a name of another release.
+
+    Source:
+        vLLM envs.py: "Unknown vLLM environment variable detected: NAME"; others' (a linked service's) are no concern of ours.
+    """
+    for warning in facts.warnings:
+        name = warning.rpartition(_UNKNOWN_VARIABLE)[2].strip() if _UNKNOWN_VARIABLE in warning else ""
+        if name in config.engine.env:
+            yield f"environment variable {name} was set, and the engine knows none of that name"
 
 
 def _attention(config: EngineConfig, facts: BootFacts) -> Iterator[str]:

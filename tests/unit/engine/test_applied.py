@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -144,3 +145,15 @@ def test_a_drafter_of_which_nothing_is_accepted_is_dead() -> None:
     assert dead_drafter(drafts=80_000, accepted_tokens=1) is None
     assert dead_drafter(drafts=3, accepted_tokens=0) is None
     assert dead_drafter(drafts=None, accepted_tokens=None) is None
+
+
+def test_a_variable_that_the_engine_does_not_know_is_not_applied_and_others_variables_are_no_concern() -> None:
+    lines = [
+        "(APIServer pid=1) INFO 09-23 06:12:05 [utils.py:100] vLLM API server version 0.30.0",
+        "(APIServer pid=1) WARNING 09-23 06:12:06 [envs.py:2248] Unknown vLLM environment variable detected: VLLM_ATTENTON",
+        "(APIServer pid=1) WARNING 09-23 06:12:06 [envs.py:2248] Unknown vLLM environment variable detected: VLLM_CPU_PORT",
+    ]
+    config = a_config(None)
+    config = replace(config, engine=replace(config.engine, env={"VLLM_ATTENTON": "FLASHINFER"}))
+    found = not_applied(config, read(lines, kind="vllm"))
+    assert found == ("environment variable VLLM_ATTENTON was set, and the engine knows none of that name",)
