@@ -14,7 +14,7 @@ from nightsweep.sweep.measure import Measuring, died, first_cell, lives_on, requ
 from nightsweep.units import Seconds
 
 LOADED_WINDOW = Seconds(4.0)
-"""Seconds that the streams decode by themselves before the prompt is sent: what the slowdown is held against."""
+"""Seconds that the streams decode by themselves before the prompt is sent, at most: what the slowdown is held against."""
 
 
 def measure_prefill(work: Measuring, running: Running, repeat: PrefillRepeat, *, attempts: int) -> PrefillResult:
@@ -81,4 +81,4 @@ def _prefill(work: Measuring, running: Running, repeat: PrefillRepeat, *, salt: 
 def _load(work: Measuring, repeat: PrefillRepeat) -> WindowRequest:
     """Return the streams that decode meanwhile: at the temperature of the plan's first cell."""
     cell = replace(first_cell(work.probe, repeat.config), concurrency=repeat.under_load)
-    return replace(request_of(work, cell, first_prompt=0), window=LOADED_WINDOW)
+    return replace(request_of(work, cell, first_prompt=0), window=Seconds(min(LOADED_WINDOW, work.probe.window)))
