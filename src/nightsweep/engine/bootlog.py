@@ -47,6 +47,8 @@ class Skim:
 
     def boring(self, text: str) -> bool:
         """Return whether nobody wants a text; any text is fine."""
+        if not text:
+            return True
         if len(text) > MAX_LINE or "\r" in text or "\n" in text or "\x1b" in text:
             return False
         found = usual_header_of(text)
@@ -58,6 +60,8 @@ class Skim:
             if found is None:
                 return False
         at = found.end()
+        if at == len(text):
+            return True
         space = text.find(" ", at)
         word = text[at:space] if space >= 0 else text[at:]
         return not self._wanted(word, found.group(1) or "") and text.find("pid=", at) < 0 and text.find("[20", at) < 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from functools import lru_cache
 from typing import Any
 
 from nightsweep.engine.collect import Collector, Stages, abridged
@@ -45,6 +46,7 @@ _SAMPLING = re.compile(r"(\{[^{}]*'temperature'[^{}]*\})")
 _OBJECT = re.compile(r"<[^<>]*>")
 
 
+@lru_cache(maxsize=8)
 def literal(text: str) -> Any:
     """Return the Python literal that a text is; objects shown as <...> become their text. None when it is not one."""
     with warnings.catch_warnings():
