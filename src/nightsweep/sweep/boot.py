@@ -345,7 +345,7 @@ def _end(
     stopped: EngineState | None = None
     with _noted(problems):
         stopped = begun.host.stop(begun.handle, grace=task.config.engine.stop_grace if ready else BOOT_STOP_GRACE)
-    begun.log.finish(patience=LOG_PATIENCE)
+    begun.log.finish(patience=LOG_PATIENCE if stopped is not None else Seconds(0.0))  # a living engine logs on
     if stopped is not None:  # one that is still there has not ended: its boot is closed as lost
         known = before if not before.running else stopped
         outcome = BootOutcome(
