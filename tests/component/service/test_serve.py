@@ -44,7 +44,7 @@ class House:
 
     def end(self) -> None:
         """Kill what still lives."""
-        for process in self.living():
+        for process in (*self.living(), *engines_of(self.home)):
             process.kill()
 
     def processes(self) -> list[str]:
