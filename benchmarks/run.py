@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from benchmarks import overhead, parse_log, startup
+from benchmarks import cost, disturbance, overhead, parse_log, startup, truth
 from benchmarks.common import RESULTS, Section, machine, table, write
 
 
@@ -26,6 +26,9 @@ PARTS: tuple[tuple[str, Callable[[], Sequence[Section]]], ...] = (
     ("plan_10k", _planning),
     ("parse_log", lambda: (parse_log.measure(),)),
     ("overhead and memory", overhead.measure),
+    ("cost of watching", cost.measure),
+    ("truth, a quarter of the campaign", lambda: truth.measure(windows=1, fault_windows=2, clean=40, share=0.25)),
+    ("disturbance", lambda: (disturbance.measure(),)),
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import ssl
 import time
@@ -198,3 +199,29 @@ def test_no_part_of_a_request_has_less_time_than_the_whole() -> None:
     for timeout in run(main):
         assert (timeout.read, timeout.write, timeout.pool) == (900.0, 900.0, 900.0)
         assert timeout.connect == 10.0
+
+
+def test_a_request_that_is_given_up_before_its_answer_leaves_no_error_behind() -> None:
+    complaints: list[str] = []
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(str(told["message"])))
+
+        async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(1)
+            await asyncio.sleep(0.05)
+            writer.close()
+
+        server = await asyncio.start_server(hold, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        async with make_load_client(url, timeout=Seconds(5.0), now=time.monotonic) as client:
+            task = asyncio.create_task(client.post(url, content=b"hello", extensions={RECORDER: Record()}))
+            await asyncio.sleep(0.02)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await asyncio.sleep(0.1)
+        server.close()
+
+    asyncio.run(main())
+    gc.collect()
+    assert complaints == []

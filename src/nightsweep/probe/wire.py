@@ -165,8 +165,12 @@ class _Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
         for waited in (self._answered, self._ended):
-            if waited is not None and waited.done() and not waited.cancelled():
+            if waited is None or waited.cancelled():
+                continue
+            if waited.done():
                 waited.exception()  # seen, so that asyncio does not complain of an error that nobody came for
+            else:
+                waited.cancel()  # nobody waits any more: the end of the connection is no error of this request
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
