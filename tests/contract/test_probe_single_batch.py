@@ -118,8 +118,9 @@ def test_others_tokens_beside_a_run_are_foreign_load(engine: TinyEngine, probe: 
     assert run(probe, target_of(engine)).flags == ("foreign_load",)
 
 
-def test_a_small_vocabulary_gets_smaller_ids(engine: TinyEngine, probe: HttpProbe) -> None:
-    engine.vocabulary = 1000
+@pytest.mark.parametrize("in_stream", [True, False])
+def test_a_small_vocabulary_gets_smaller_ids(engine: TinyEngine, probe: HttpProbe, in_stream: bool) -> None:
+    engine.vocabulary, engine.refuses_in_stream = 1000, in_stream
     result = run(probe, target_of(engine))
     assert result.flags == (), result.flag_details
     assert max(engine.seen[-1]["prompt"]) < 1000

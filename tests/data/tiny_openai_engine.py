@@ -51,7 +51,7 @@ class TinyEngine:
         hold: Events of a stream that are collected and sent in one write, as a buffering proxy does; 1 sends each.
         tells: Put per-request acceptance into the final usage, as vLLM does with `--per-request-spec-decode-metrics`.
         others_accept: Accepted tokens of drafts that others make, one in each step; None has no others.
-        vocabulary: Ids beyond are refused.
+        vocabulary: Ids beyond are refused, inside a stream of status 200 or (not `refuses_in_stream`) with a 400.
         dull: Say one word over and over.
         seen: Every request body to the model, in order.
         keys: Authorization header of each request to a path under /v1.
@@ -78,6 +78,7 @@ class TinyEngine:
         self.tells = False
         self.others_accept: int | None = None
         self.vocabulary = 10**9
+        self.refuses_in_stream = True
         self.dull = False
         self.keys: list[str | None] = []
         self.seen: list[dict[str, Any]] = []
@@ -298,8 +299,10 @@ class TinyEngine:
             _plain(writer, 400, json.dumps({"error": {"message": "unknown field continuous_usage_stats"}}))
             return
         prompt = body.get("prompt")
-        if isinstance(prompt, list) and max(prompt) >= self.vocabulary:
-            _plain(writer, 400, json.dumps({"error": {"message": f"Token id {max(prompt)} is out of vocabulary"}}))
+        if isinstance(prompt, list) and max(prompt) >= self.vocabulary:  # vLLM 0.32 tells it in a stream of status 200
+            error = json.dumps({"error": {"message": f"Token id {max(prompt)} is out of vocabulary", "code": 400}})
+            text = f"data: {error}\n\ndata: [DONE]\n\n" if self.refuses_in_stream else error
+            _plain(writer, 200 if self.refuses_in_stream else 400, text, kind="text/event-stream")
             return
         words = len(prompt) if isinstance(prompt, list) else len(json.dumps(prompt or body["messages"]).split())
         request = _Request(tokens=body["max_tokens"], prompt=words)

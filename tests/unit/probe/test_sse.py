@@ -192,6 +192,14 @@ def test_vllms_per_request_acceptance_is_read_from_the_last_event() -> None:
     assert seen.completion_tokens == 30
 
 
+def test_a_real_streams_own_acceptance_adds_up_to_its_tokens() -> None:
+    seen = account(*recorded("vllm-0.32.0-per-request-acceptance.txt"))
+    told = seen.acceptance
+    assert told is not None
+    assert (told.drafts, told.accepted_tokens, told.histogram, told.length) == (8, 15, (2, 0, 3, 3), 2.875)
+    assert 1 + 8 + 15 == seen.completion_tokens
+
+
 @pytest.mark.parametrize("told", [None, {}, {"speculative_decoding": None}, {"time_to_first_token_ms": 3.0}, "x"])
 def test_metrics_without_speculation_are_no_acceptance(told: object) -> None:
     seen = account(*events({"choices": [], "usage": {"completion_tokens": 3}, "metrics": told}))
