@@ -64,6 +64,17 @@ def test_a_window_through_the_proxy_is_as_clean_as_one_without_it(
         assert raw.detail is None, "streams that were ended by the probe ended on the engine too"
 
 
+def test_http2_leaves_no_trace_on_what_speaks_1_1_afterwards(
+    engine: TinyEngine, probe: HttpProbe, authority: tuple[Path, Path]
+) -> None:
+    ca, chain = authority
+    with TinyTlsProxy(engine.url, chain=chain) as proxy:
+        for http2 in (True, False, True, False):
+            raw = probe.window(target_of(engine, proxy, ca=str(ca), http2=http2), a_window(), alive=always)
+            assert derive(raw, dialect=DIALECT, num_speculative_tokens=3).clean, raw.detail
+        assert set(proxy.versions) == {"h2", "http/1.1"}
+
+
 def test_a_proxy_without_http2_is_spoken_to_in_1_1(
     engine: TinyEngine, probe: HttpProbe, authority: tuple[Path, Path]
 ) -> None:

@@ -215,6 +215,7 @@ class _Connection(asyncio.Protocol):
         for waited in (self._answered, self._ended):
             if waited is not None and not waited.done():
                 waited.set_exception(error)
+                waited.exception()  # seen: whoever waits gets it, and one that was cancelled is nobody to complain for
                 return
 
 

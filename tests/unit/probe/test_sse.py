@@ -197,7 +197,7 @@ def test_a_real_streams_own_acceptance_adds_up_to_its_tokens() -> None:
     told = seen.acceptance
     assert told is not None
     assert (told.drafts, told.accepted_tokens, told.histogram, told.length) == (8, 15, (2, 0, 3, 3), 2.875)
-    assert 1 + 8 + 15 == seen.completion_tokens
+    assert seen.completion_tokens == 1 + 8 + 15
 
 
 @pytest.mark.parametrize("told", [None, {}, {"speculative_decoding": None}, {"time_to_first_token_ms": 3.0}, "x"])
