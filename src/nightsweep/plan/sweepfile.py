@@ -42,6 +42,8 @@ S = TypeVar("S", bound=Section)
 
 _ENGINE_STAND_INS = {"kind": "vllm", "model": "model", "image": "image"}
 _WORDS_THAT_YAML_ONCE_READ = frozenset({"yes", "no", "on", "off"})
+MOST_WINDOWS = 200_000
+"""Measurements of one sweep at most: at 40 s each they take three months."""
 _MOST_STREAMS = ("max-num-seqs", "max-running-requests")
 
 
@@ -107,12 +109,26 @@ def _plan(raw: Any, reading: _Reading) -> dict[str, Any] | None:
     if probe is None or reading.mistakes:
         return None
     control = control_of(raw.get("control"), configs, reading.mistakes)
+    _refuse_endless(configs, probe, reading)
     if reading.mistakes:
         return None
     parts["control"] = control
     probe = _with_engine_key(probe, configs)
     _warn_streams(configs, probe, reading)
     return {**parts, "configs": configs, "probe": probe, "fingerprint": plan_fingerprint(configs, probe)}
+
+
+def _refuse_endless(configs: tuple[EngineConfig, ...], probe: ProbeSpec, reading: _Reading) -> None:
+    """Refuse what nobody could ever measure, before it is expanded: a slipped zero must not eat the machine's memory."""
+    prefill = 0 if probe.prefill is None else probe.prefill.repeats * probe.boots
+    single = 0 if probe.single_batch is None else probe.single_batch.runs
+    cells = len(probe.concurrency) * len(probe.temperature)
+    each = cells * probe.repeats + prefill + single
+    if each * len(configs) <= MOST_WINDOWS and probe.boots <= MOST_WINDOWS:
+        return
+    found = f"{len(configs):,} configs x {each:,} measurements = {len(configs) * each:,}"
+    remedy = "Lower repeats, boots, the grid, concurrency or temperature, or make several sweeps of it."
+    reading.mistakes.append(Mistake(("probe", "repeats"), found, f"at most {MOST_WINDOWS:,} in one sweep", remedy))
 
 
 def _required(raw: dict[str, Any], key: str, reading: _Reading) -> Any:
