@@ -259,6 +259,7 @@ def open_tools(chosen: Settings, store: PostgresStore, prompts: tuple[Any, ...])
             owner=owner(),
             software=__version__,
             mirror=production_mirror(chosen),
+            lives=lives_here,
             lease_ttl=Seconds(chosen.lease_ttl),
             box_sampler=BoxStateSampler(clock),
         )
@@ -290,7 +291,7 @@ def restore_production(
     clock = SystemClock()
     with HttpProbe(clock=clock) as probe, hosts(chosen) as choose:
         if live_sweep(chosen) is None:
-            stop_leftovers((choose("process"), choose("docker")), say=say)
+            stop_leftovers((choose("process"), choose("docker")), lives=lives_here, say=say)
         if not wanted:
             return ()
         results = restore_containers(wanted, host=choose("docker"), probe=probe, clock=clock, say=say)

@@ -114,6 +114,7 @@ class FakeHost:
                 base_url=f"http://127.0.0.1:{launch.port}",
                 image_digest=f"sha256:{'0' * 64}" if launch.image else None,
                 image_refs=(launch.image,) if launch.image else (),
+                facts={"holder": launch.labels.get("nightsweep.holder")},
             )
             self._engines[handle.id] = _Engine(handle, script, self.clock.monotonic(), list(script.lines))
             return handle

@@ -52,6 +52,10 @@ def labels(attrs: Mapping[str, Any]) -> Mapping[str, str]:
     return found
 
 
+HOLDER = "nightsweep.holder"
+"""Label: who started the engine, as in a lease. Two homes on one daemon must not stop each other's engines."""
+
+
 def handle(
     attrs: Mapping[str, Any], *, image_digest: str | None, image_refs: tuple[str, ...], facts: Mapping[str, Any]
 ) -> EngineHandle:
@@ -73,6 +77,7 @@ def handle(
             "network": "host" if attrs["HostConfig"].get("NetworkMode") == "host" else "published",
             "created_at": attrs["Created"],
             "started_at": state["StartedAt"],
+            "holder": found.get(HOLDER),
             **facts,
         },
     )

@@ -88,11 +88,20 @@ def _owner(facts: object) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def stop_leftovers(hosts: Sequence[Host], *, say: Callable[[str], None]) -> None:
-    """Stop engines that a dead sweep left running. A host that does not answer has none that could be stopped."""
+def stop_leftovers(
+    hosts: Sequence[Host], *, say: Callable[[str], None], lives: Callable[[str], bool] = lambda holder: False
+) -> None:
+    """Stop engines that a dead sweep left running. A host that does not answer has none that could be stopped.
+
+    An engine whose holder lives is another service's, of another home on the same machine: it is left alone.
+    """
     for host in hosts:
         try:
             for handle in host.owned():
+                holder = handle.facts.get("holder")
+                if holder and lives(str(holder)):
+                    say(f"engine {handle.boot_key} belongs to a sweep that lives ({holder}): left alone")
+                    continue
                 say(f"stopping engine {handle.boot_key}, which a dead sweep left behind")
                 host.stop(handle, grace=LEFTOVER_GRACE)
         except DockerUnavailable:  # then it runs no engine of ours either

@@ -161,7 +161,15 @@ def _prepare(
     engine = tools.engine(config.engine.kind)
     key = boot_key(lease.sweep_id, config, boot_round=task.boot_round)
     port = config.engine.port or tools.free_port()
-    launch = launch_of(config, key=key, engine=engine, port=port, environ=tools.environ, python=tools.python)
+    launch = launch_of(
+        config,
+        key=key,
+        engine=engine,
+        port=port,
+        environ=tools.environ,
+        python=tools.python,
+        holder=tools.owner,
+    )
     host.check(launch)
     if tools.probe.healthy(_url(port) + engine.readiness().path, timeout=Seconds(2.0)):
         raise PortBusy(port=port, holder="something that answers before our engine was started")

@@ -19,9 +19,12 @@ def boot_key(sweep_id: int, config: EngineConfig, *, boot_round: int) -> str:
 
 
 def launch_of(
-    config: EngineConfig, *, key: str, engine: Engine, port: int, environ: Mapping[str, str], python: str
+    config: EngineConfig, *, key: str, engine: Engine, port: int, environ: Mapping[str, str], python: str, holder: str
 ) -> Launch:
     """Return the launch of a config, with secrets resolved.
+
+    Args:
+        holder: Who starts it, as in a lease; others leave its engine alone while it lives.
 
     Raises:
         SecretMissing: An environment variable that the sweep file takes a secret from is not set.
@@ -40,7 +43,11 @@ def launch_of(
         container_port=inside,
         image=spec.image,
         container=spec.container,
-        labels={"nightsweep.config": config.fingerprint, "nightsweep.config_name": config.name},
+        labels={
+            "nightsweep.config": config.fingerprint,
+            "nightsweep.config_name": config.name,
+            "nightsweep.holder": holder,
+        },
     )
 
 

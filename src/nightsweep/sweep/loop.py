@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from nightsweep.errors import BootError, HostError, LeaseLost, SecretMissing, StoreError, SweepError
+from nightsweep.errors import BootError, BoxBusy, HostError, LeaseLost, SecretMissing, StoreError, SweepError
 from nightsweep.measurement.values import WindowResult
 from nightsweep.plan.model import CONTROL_ROUND, BootTask, Repeat, SweepPlan
 from nightsweep.plan.remaining import prefill_key, remaining, slots, window_key
@@ -150,10 +150,17 @@ def _night(run: _Run) -> tuple[str, str]:
 
 
 def _stop_leftovers(run: _Run) -> None:
-    """Stop engines of ours that a killed holder left running: we hold the box, so nobody else needs them."""
+    """Stop engines of ours that a killed holder left running: we hold the box, so nobody else needs them.
+
+    Raises:
+        BoxBusy: An engine's holder lives: a sweep of another home, with a database of its own, on this very machine.
+    """
     for kind in sorted({"process", *(config.engine.host for config in run.plan.configs)}):
         host = run.tools.host(kind)
         for handle in host.owned():
+            holder = handle.facts.get("holder")
+            if holder and holder != run.tools.owner and run.tools.lives(str(holder)):
+                raise BoxBusy(box=run.box.name, owner=f"{holder} (engine {handle.boot_key})", until="its sweep ends")
             run.tools.store.event(
                 "leftover_stopped",
                 f"engine {handle.boot_key} of an earlier run was stopped",

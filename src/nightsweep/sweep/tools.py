@@ -85,6 +85,9 @@ class Tools:
     owner: str
     software: str
     mirror: Mirror | None = None
+    lives: Callable[[str], bool] = lambda holder: (
+        False
+    )  # whether a holder is a process of this machine that surely lives
     lease_ttl: Seconds = Seconds(60.0)
     poll: Seconds = Seconds(0.1)
     log_interval: Seconds = Seconds(1.0)

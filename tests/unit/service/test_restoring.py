@@ -56,6 +56,16 @@ def test_leftover_engines_are_stopped_and_a_host_that_is_away_is_no_obstacle() -
     assert said == ["stopping engine nightsweep-1, which a dead sweep left behind"]
 
 
+def test_an_engine_of_a_sweep_that_lives_elsewhere_is_left_alone() -> None:
+    host = FakeHost(clock=FakeClock())
+    labels = {"nightsweep.holder": "them"}
+    host.start(Launch(boot_key="theirs", command=("vllm",), env={}, port=1, container_port=1, labels=labels))
+    said: list[str] = []
+    stop_leftovers((host,), lives=lambda holder: holder == "them", say=said.append)
+    assert [handle.boot_key for handle in host.running] == ["theirs"]
+    assert "left alone" in said[0]
+
+
 def _down() -> tuple[EngineHandle, ...]:
     raise DockerUnavailable(reason="down")
 

@@ -81,6 +81,7 @@ class World:
     clock: FakeClock = field(default_factory=FakeClock)
     environ: dict[str, str] = field(default_factory=dict)
     heard: list[Progress] = field(default_factory=list)
+    living: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.host = FakeHost(clock=self.clock, script=self.script)
@@ -104,6 +105,7 @@ class World:
             free_port=lambda: 8123,
             python="/usr/bin/python3",
             owner="me:1:1:1",
+            lives=lambda holder: holder in self.living,
             software="test",
             log_interval=Seconds(0.01),
         )

@@ -9,7 +9,7 @@ import pytest
 
 from nightsweep.errors import BoxBusy, LaunchRefused, LeaseLost, RequestFailed, SecretMissing
 from nightsweep.plan.model import Production, SecretRef
-from nightsweep.ports import Lease
+from nightsweep.ports import Launch, Lease
 from nightsweep.sweep.tools import Limits
 from tests.fakes.host import Script
 from tests.fakes.probe import a_raw_window
@@ -206,3 +206,25 @@ def test_progress_counts_clean_windows_only() -> None:
     world.play(a_plan(concurrency=(1,), repeats=2))
     assert [heard.windows_done for heard in world.heard if heard.phase == "window"] == [1, 2]
     assert isinstance(Lease, type)
+
+
+def an_engine_of(world: World, holder: str) -> None:
+    labels = {"nightsweep.holder": holder}
+    world.host.start(Launch(boot_key="theirs", command=("vllm",), env={}, port=9, container_port=9, labels=labels))
+
+
+def test_an_engine_whose_holder_lives_is_left_alone_and_the_box_is_busy() -> None:
+    world = World(living={"them:2:2:2"})
+    world.host.add_foreign("prod")
+    an_engine_of(world, "them:2:2:2")
+    with pytest.raises(BoxBusy, match="them:2:2:2"):
+        world.play(a_plan(production=Production(container="prod")))
+    assert [handle.boot_key for handle in world.host.running] == ["theirs"]
+    assert world.host.foreigners["prod"].running
+
+
+def test_an_engine_whose_holder_is_dead_is_stopped_before_the_sweep() -> None:
+    world = World()
+    an_engine_of(world, "them:2:2:2")
+    assert world.play(a_plan()).state == "done"
+    assert world.host.running == ()
