@@ -7,16 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nightsweep.engine.values import Applied, BootFacts, BootFailure, FailureEvidence, ServedIdentity
+from nightsweep.engine.values import Applied, BootFacts, FailureEvidence, ServedIdentity
 from nightsweep.errors import (
     BootError,
     BootTimeout,
-    DialectMismatch,
     EngineExited,
-    HostError,
     IdentityMismatch,
     PortBusy,
-    SweepError,
 )
 from nightsweep.plan.model import BootTask, EngineConfig
 from nightsweep.ports import (
@@ -24,13 +21,13 @@ from nightsweep.ports import (
     BootReady,
     Engine,
     EngineHandle,
-    EngineState,
     Host,
     Launch,
     Lease,
     Secret,
     Target,
 )
+from nightsweep.sweep.ending import Begun, Ending, end
 from nightsweep.sweep.launch import boot_key, launch_of
 from nightsweep.sweep.logkeeper import LogKeeper
 from nightsweep.sweep.proof import prove_applied, say_applied
@@ -40,11 +37,9 @@ from nightsweep.sweep.surroundings import cache_state, say_cache_state
 from nightsweep.sweep.tools import Tools
 from nightsweep.units import MonotonicSeconds, Seconds
 
-FREE_TIMEOUT = Seconds(300.0)
 TOKEN_TIMEOUT = Seconds(120.0)
 ASK_TIMEOUT = Seconds(10.0)
 BOOT_STOP_GRACE = Seconds(2.0)  # SIGTERM in a boot is swallowed by vLLM: no use in waiting long
-LOG_PATIENCE = Seconds(10.0)
 ENGINE_KEY = "VLLM_API_KEY"
 """Variable from which vLLM takes the key that it asks of its clients; `args.api-key` of a sweep file becomes it."""
 
@@ -96,22 +91,6 @@ class _Prepared:
     cache_state: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class _Begun:
-    """A boot whose engine was started."""
-
-    boot_id: int
-    handle: EngineHandle
-    log: LogKeeper
-    started: MonotonicSeconds
-    port: int
-    host: Host
-    engine: Engine
-    hide: Hider
-    api_key: Secret | None
-    cache_state: Mapping[str, Any]
-
-
 @contextlib.contextmanager
 def booted(
     tools: Tools,
@@ -134,7 +113,7 @@ def booted(
         HostError: No engine can be started on this box, or one could not be stopped.
     """
     prepared = _prepare(tools, lease, task, secrets=secrets, api_key=api_key)
-    begun: _Begun | None = None
+    begun: Begun | None = None
     running: Running | None = None
     cause: BaseException | None = None
     try:
@@ -150,7 +129,10 @@ def booted(
     finally:
         if begun is not None:
             with signals_deferred():
-                _end(tools, lease, task, begun, running=running, cause=cause)
+                died = None if running is None else running.died
+                grace = BOOT_STOP_GRACE if running is None else task.config.engine.stop_grace
+                ending = Ending(begun, grace=grace, ready=running is not None, died=died)
+                end(tools, lease, ending, cause=cause)
 
 
 def _prepare(
@@ -193,7 +175,7 @@ def _prepare(
     )
 
 
-def _start(tools: Tools, lease: Lease, prepared: _Prepared) -> _Begun:
+def _start(tools: Tools, lease: Lease, prepared: _Prepared) -> Begun:
     started = tools.clock.monotonic()
     try:
         handle = prepared.host.start(prepared.launch)
@@ -212,7 +194,7 @@ def _start(tools: Tools, lease: Lease, prepared: _Prepared) -> _Begun:
     )
     pulled = handle.facts.get("pull_seconds") or 0.0  # fetching an image is no part of a cold start
     started = MonotonicSeconds(started + pulled)
-    return _Begun(
+    return Begun(
         boot_id=prepared.boot_id,
         handle=handle,
         log=log,
@@ -243,7 +225,7 @@ def _record_launch_failure(tools: Tools, lease: Lease, prepared: _Prepared, erro
     tools.store.end_boot(lease, prepared.boot_id, outcome, at=tools.clock.now())
 
 
-def _wait_ready(tools: Tools, lease: Lease, task: BootTask, begun: _Begun, *, check: Callable[[], None]) -> Running:
+def _wait_ready(tools: Tools, lease: Lease, task: BootTask, begun: Begun, *, check: Callable[[], None]) -> Running:
     config, host, engine = task.config, begun.host, begun.engine
     cold_start = _until_healthy(tools, config, begun, check=check)
     answers = tools.probe.ask(
@@ -280,7 +262,7 @@ def _wait_ready(tools: Tools, lease: Lease, task: BootTask, begun: _Begun, *, ch
     return running
 
 
-def _until_healthy(tools: Tools, config: EngineConfig, begun: _Begun, *, check: Callable[[], None]) -> Seconds:
+def _until_healthy(tools: Tools, config: EngineConfig, begun: Begun, *, check: Callable[[], None]) -> Seconds:
     """Wait for the first healthy answer; notice a death at once. Silence is not death: only exit and timeout decide."""
     readiness = begun.engine.readiness()
     url = _url(begun.port) + readiness.path
@@ -328,94 +310,13 @@ def _settled(tools: Tools, running: Running) -> bool:
     return True
 
 
-def _target(config: EngineConfig, begun: _Begun, *, version: str | None) -> Target:
+def _target(config: EngineConfig, begun: Begun, *, version: str | None) -> Target:
     return Target(
         base_url=begun.handle.base_url,
         load_url=begun.handle.base_url,
         model=config.engine.served_name,
         dialect=begun.engine.dialect(version),
         api_key=begun.api_key,
-    )
-
-
-def _end(
-    tools: Tools, lease: Lease, task: BootTask, begun: _Begun, *, running: Running | None, cause: BaseException | None
-) -> None:
-    """Stop the engine, prove that it is gone, read its log out, record how it ended.
-
-    A step that fails keeps none of the others from being taken. What it raises comes out unless something is already
-    breaking the sweep off that must not be hidden by it.
-    """
-    ready = running is not None
-    failure = cause if isinstance(cause, BootError) else running.died if running is not None else None
-    before = _state(begun)
-    problems: list[SweepError] = []
-    stopped: EngineState | None = None
-    with _noted(problems):
-        stopped = begun.host.stop(begun.handle, grace=task.config.engine.stop_grace if ready else BOOT_STOP_GRACE)
-    begun.log.finish(patience=LOG_PATIENCE if stopped is not None else Seconds(0.0))  # a living engine logs on
-    if stopped is not None:  # one that is still there has not ended: its boot is closed as lost
-        known = before if not before.running else stopped
-        outcome = BootOutcome(
-            state="stopped" if failure is None else "failed",
-            exit_code=known.exit_code,
-            oom_killed=known.oom_killed,
-            failure=None if failure is None else _why(tools, begun, known, failure, ready=ready, killed=before.running),
-            facts=begun.log.facts(),
-        )
-        with _noted(problems):
-            tools.store.end_boot(lease, begun.boot_id, outcome, at=tools.clock.now())
-        with _noted(problems):
-            begun.host.wait_free(port=begun.port, timeout=FREE_TIMEOUT)
-    _raise_loudest(problems, cause)
-
-
-def _state(begun: _Begun) -> EngineState:
-    """Return what the host says of the engine; a host that cannot say leaves it to be stopped."""
-    try:
-        return begun.host.state(begun.handle)
-    except HostError as error:
-        return EngineState(running=True, detail=str(error))
-
-
-@contextlib.contextmanager
-def _noted(problems: list[SweepError]) -> Iterator[None]:
-    try:
-        yield
-    except SweepError as error:
-        problems.append(error)
-
-
-def _raise_loudest(problems: list[SweepError], cause: BaseException | None) -> None:
-    """Raise the first host problem, for an engine that is not gone outweighs all; else the first of the store's.
-
-    The store's give way to what ends the sweep anyway: an interrupt, a wish to stop, an earlier error of the store.
-    """
-    hosts = [problem for problem in problems if isinstance(problem, HostError)]
-    if hosts:
-        raise hosts[0] from cause
-    if problems and (cause is None or isinstance(cause, BootError)):
-        raise problems[0] from cause
-
-
-def _why(
-    tools: Tools, begun: _Begun, known: EngineState, failure: BootError, *, ready: bool, killed: bool
-) -> BootFailure:
-    """Return the failure's class. An identity mismatch is ours to name: the engine's own log knows nothing of it."""
-    if isinstance(failure, IdentityMismatch | DialectMismatch):
-        kind = "identity_mismatch" if isinstance(failure, IdentityMismatch) else "dialect_mismatch"
-        text = str(failure)
-        return BootFailure(kind=kind, stage="identity", lines=(text,), retry="never", remedy=text)
-    return begun.engine.classify(
-        FailureEvidence(
-            lines=begun.log.lines(),
-            exit_code=known.exit_code,
-            oom_killed=known.oom_killed,
-            ready=ready,
-            timed_out=isinstance(failure, BootTimeout),
-            killed_by_us=killed,
-            seconds=tools.clock.monotonic() - begun.started,
-        )
     )
 
 
