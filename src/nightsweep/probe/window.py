@@ -21,6 +21,9 @@ from nightsweep.units import Seconds
 FASTEST_SAMPLING = 0.25
 """Seconds between occupancy samples at least: reading the page costs the engine some milliseconds."""
 
+SAMPLES_ENOUGH = 40
+"""Samples of a window at most: one a second in 40 s. More tell no more, and each costs engine and probe some milliseconds."""
+
 RAMP_POLL = 0.05
 BLURRED = 0.005
 """A reading whose uncertainty is a larger share of the window than this is read again."""
@@ -145,7 +148,8 @@ class WindowRun:
         return reading
 
     async def _hold(self, before: Reading) -> Closing | None:
-        interval = min(max(float(self.poll), FASTEST_SAMPLING), float(self.request.window) / 3)
+        window = float(self.request.window)
+        interval = min(max(float(self.poll), FASTEST_SAMPLING, window / SAMPLES_ENOUGH), window / 3)
         sampler = asyncio.create_task(self._sample(interval, until=before.at + float(self.request.window)))
         try:
             remaining = before.at + self.request.window - self.clock.monotonic()
