@@ -38,6 +38,9 @@ Half, since a smaller machine always runs something, and below it the scheduler 
 with two threads a core; above it the engine has measurably less. For engines on an accelerator, the CPU's load flags nothing.
 """
 
+SATURATED = 0.9
+"""Share of all cores in use from which on an engine on the CPU may want for one; with cores to spare nobody takes any from it."""
+
 SHORTEST_SPAN = 0.5
 """Seconds between first and last sample below which a share of CPU time says nothing: kernels count in hundredths."""
 
@@ -192,7 +195,7 @@ def box_state(
         engine_cpu=cpu.engine,
         own_cpu=cpu.own,
         containers=_containers(inside),
-        flags=_flags(used, foreign_cpu=cpu.foreign, cores=cores, simulated=simulated),
+        flags=_flags(used, cpu, cores=cores, simulated=simulated),
     )
 
 
@@ -248,6 +251,7 @@ def _mean_over_time(values: Sequence[tuple[float, float]]) -> float:
 
 @dataclass(frozen=True)
 class _Cpu:
+    busy: Ratio | None = None  # share of all cores
     foreign: Ratio | None = None
     engine: float | None = None
     own: float | None = None
@@ -265,6 +269,7 @@ def _cpu(samples: Sequence[BoxSample], *, cores: int) -> _Cpu:
     if busy is not None and engine is not None and own is not None:
         foreign = Ratio(min(max((busy - engine - own) / (span * cores), 0.0), 1.0))
     return _Cpu(
+        busy=None if busy is None else Ratio(busy / (span * cores)),
         foreign=foreign,
         engine=None if engine is None else engine / span,
         own=None if own is None else own / span,
@@ -297,13 +302,20 @@ def _range(values: Iterable[float | None]) -> Range | None:
 # --- flags -------------------------------------------------------------------------------------------------------
 
 
-def _flags(devices: Sequence[DeviceState], *, foreign_cpu: Ratio | None, cores: int, simulated: bool) -> dict[str, str]:
+def _flags(devices: Sequence[DeviceState], cpu: _Cpu, *, cores: int, simulated: bool) -> dict[str, str]:
     found = {"throttled": _throttled(devices), "disturbed": _disturbed(devices)}
-    if not devices and not simulated and foreign_cpu is not None and foreign_cpu > FOREIGN_CPU:
-        found["disturbed"] = (
-            f"other processes kept {foreign_cpu:.0%} of {cores} cores busy, which the engine computes on"
-        )
+    if not devices and not simulated:
+        found["disturbed"] = _crowded_out(cpu, cores=cores)
     return {flag: detail for flag, detail in found.items() if detail}
+
+
+def _crowded_out(cpu: _Cpu, *, cores: int) -> str:
+    """Return how others took the cores that an engine on the CPU computes on."""
+    if cpu.foreign is None or cpu.busy is None or cpu.foreign <= FOREIGN_CPU or cpu.busy <= SATURATED:
+        return ""
+    return (
+        f"other processes kept {cpu.foreign:.0%} of {cores} cores busy, which the engine computes on, and none was left"
+    )
 
 
 def _throttled(devices: Sequence[DeviceState]) -> str:

@@ -121,6 +121,10 @@ def test_the_load_of_others_flags_an_engine_on_the_cpu_beyond_half_of_the_cores(
     assert state.foreign_cpu == pytest.approx(4.1 / CORES)
 
 
+def test_with_cores_to_spare_the_load_of_others_takes_none_from_the_engine() -> None:
+    assert state_of(samples(*[None] * 4, busy=1.0 + 5.0, engine=1.0)).flags == {}
+
+
 def test_the_load_of_others_flags_no_engine_on_an_accelerator_and_no_simulated_one() -> None:
     assert state_of(samples(*[a_device()] * 4, busy=8.0)).flags == {}
     assert state_of(samples(*[None] * 4, busy=8.0), simulated=True).flags == {}

@@ -55,7 +55,7 @@ def test_a_window_that_is_flagged_already_keeps_its_own_flag_alone() -> None:
 
 def test_others_on_the_cpu_flag_an_engine_on_the_cpu_and_no_simulated_one() -> None:
     def busy(at: MonotonicSeconds) -> BoxSample:
-        return BoxSample(at=at, cpu_busy=Seconds(at * 6.0), cpu_engine=Seconds(at * 1.0), cpu_own=Seconds(0.0))
+        return BoxSample(at=at, cpu_busy=Seconds(at * 8.0), cpu_engine=Seconds(at * 1.0), cpu_own=Seconds(0.0))
 
     real, simulated = World(), World()
     play(real, a_plan(concurrency=(1,), repeats=1), FakeBoxSampler(real.clock, sample_at=busy))
