@@ -10,7 +10,7 @@ Source:
 
 from __future__ import annotations
 
-from nightsweep.engine.causes import AFTER_MEMORY, CONSEQUENCE, HINT, SAME, Cause, cause
+from nightsweep.engine.causes import AFTER_MEMORY, CONSEQUENCE, HINT, SAME, Causes, cause
 from nightsweep.engine.failure_rules_box import HARDWARE, PLACES
 
 _GIB = r"-?\d+(?:\.\d+)?"
@@ -18,7 +18,7 @@ _GIB = r"-?\d+(?:\.\d+)?"
 ARGUMENTS = (
     cause(
         "bad_flag",
-        r"(?:^|[\w. ]+: )error: (?P<what>(?:unrecognized arguments|argument |the following arguments|ambiguous "
+        r"(?:^|(?<=[\w. ]: ))error: (?P<what>(?:unrecognized arguments|argument |the following arguments|ambiguous "
         r"option|unknown).*)",
         needle="error: ",
         stage="arguments",
@@ -33,7 +33,7 @@ ARGUMENTS = (
     ),
     cause(
         "bad_flag",
-        r"(?P<key>\S+) *Unexpected keyword argument",
+        r"(?<!\S)(?P<key>\S+) *Unexpected keyword argument",
         needle="Unexpected keyword argument",
         stage="config",
         remedy="this release does not know the key {key}: `nightsweep plan` names the nearest known one",
@@ -54,14 +54,14 @@ ARGUMENTS = (
     ),
     cause(
         "bad_flag",
-        r"(?P<where>\w*(?:Config|Args))\.__(?:init|new)__\(\) got an unexpected keyword argument '(?P<key>\w+)'",
+        r"(?<!\w)(?P<where>\w*(?:Config|Args))\.__(?:init|new)__\(\) got an unexpected keyword argument '(?P<key>\w+)'",
         needle="unexpected keyword argument",
         stage="config",
         remedy="this release does not know the key {key} ({where}): `nightsweep plan` names the nearest known one",
     ),
     cause(
         "bad_flag",
-        r"(?P<what>--[\w-]+ can only be (?:set|used) with --[\w-]+)",
+        r"(?<![\w-])(?P<what>--[\w-]+ can only be (?:set|used) with --[\w-]+)",
         needle="can only be ",
         stage="config",
         remedy="{what}; under MTP with rope scaling, set max_model_len inside `speculative` as well",
@@ -86,9 +86,9 @@ ARGUMENTS = (
         "bad_flag",
         r"(?P<what>(?:num_speculative_tokens was provided but|num_speculative_tokens must be provided"
         r"|synthetic_acceptance_\w+ must"
-        r"|[\w='.]* ?requires exactly one of synthetic_acceptance|Batch-size ranges must|The first batch-size range must"
+        r"|(?<![\w='.])[\w='.]* ?requires exactly one of synthetic_acceptance|Batch-size ranges must|The first batch-size range must"
         r"|'\w+' is not a valid argument in the speculative_config).{0,200}?)(?: \[type=|$)",
-        needle="",
+        words="provided must requires argument",
         stage="config",
         remedy="the speculative settings do not fit together: {what}",
     ),
@@ -121,7 +121,7 @@ DRAFTS = (
     cause(
         "unsupported_combination",
         r"(?P<what>(?:number of attention heads|vocab(?:ulary)? size|intermediate size|hidden size).{0,80} must be divisible by "
-        r"tensor parallel size.*)",
+        r"tensor parallel size(?: \(\d+\))?)",
         needle="divisible by",
         stage="config",
         remedy="{what}: choose another tensor-parallel-size",
@@ -135,9 +135,9 @@ DRAFTS = (
     ),
     cause(
         "draft_quant_mismatch",
-        r"(?P<what>(?:KeyError|AttributeError)\b.*\b\w*(?:weight|input|block|w13|w2)_\w*scale\w*|"
-        r"Cannot find the config file for \w+)",
-        needle="",
+        r"(?P<what>(?:KeyError|AttributeError)\b.{0,300}?(?:weight|input|block|w13|w2)_\w{0,80}?scale\w*['\"]?"
+        r"|Cannot find the config file for \w+)",
+        words="KeyError AttributeError config",
         stage="load",
         remedy="weights and quantisation do not agree ({what}): set the draft's own quantization (SGLang: "
         "draft_model_quantization), or take an unquantised draft",
@@ -159,11 +159,11 @@ DRAFTS = (
     ),
     cause(
         "unsupported_combination",
-        r"(?:Error|Exception): (?P<what>.*(?:not (?:yet )?supported (?:in|with|by|for) (?:speculative|attention "
+        r"^(?>.*?(?:Error|Exception): )(?P<what>.*(?:not (?:yet )?supported (?:in|with|by|for) (?:speculative|attention "
         r"backend|the V[12]|"
         r"Flex Attention|MTP|EAGLE)|requires --speculative-algorithm|is (?:currently )?not supported with "
         r"speculative).*)",
-        needle="",
+        words="supported algorithm",
         stage="config",
         remedy="the engine does not support this combination: {what}",
     ),
@@ -181,7 +181,7 @@ MEMORY = (
     ),
     cause(
         "kv_too_small",
-        r"(?P<needed>[\d.]+) GiB KV cache is needed, which is larger than the available KV cache",
+        r"(?<![\d.])(?P<needed>[\d.]+) GiB KV cache is needed, which is larger than the available KV cache",
         needle="KV cache is needed",
         stage="kv_cache",
         remedy="kv_too_small",
@@ -274,7 +274,7 @@ MEMORY = (
     ),
     cause(
         "gpu_memory_busy",
-        r"Available memory .*?\((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\).*?less than",
+        r"Available memory .{0,100}?\((?P<free>[\d.]+)/(?P<total>[\d.]+) GiB\).{0,200}?less than",
         needle="Available memory ",
         retry=AFTER_MEMORY,
         stage="load",
@@ -290,10 +290,11 @@ MEMORY = (
     ),
     cause(
         "gpu_oom",
-        r"(?:CUDA|HIP|XPU) out of memory|(?:CUDA|HIP) error: out of memory|\bOutOfMemoryError\b|not enough GPU "
+        r"(?:CUDA|HIP|XPU) out of memory|(?:CUDA|HIP)(?: driver| runtime)? error: out of memory|\bOutOfMemoryError\b|not enough GPU "
         r"memory\. Try "
-        r"lowering|cudaErrorMemoryAllocation|CUBLAS_STATUS_ALLOC_FAILED",
-        needle="",
+        r"lowering|cudaErrorMemoryAllocation|CUBLAS_STATUS_ALLOC_FAILED"
+        r"|UR_RESULT_ERROR_OUT_OF_(?:DEVICE|HOST)_MEMORY|Cuda failure (?:\d+ )?'out of memory'",
+        words="memory OutOfMemoryError cudaErrorMemoryAllocation ALLOC MEMORY",
         remedy="the accelerator's memory ran out: lower gpu-memory-utilization, max-num-seqs or the draft length, "
         "or use smaller weights",
     ),
@@ -326,7 +327,7 @@ GENERIC = (
     ),
     cause(
         "killed",
-        r"Failed core proc\(s\): \{[^}]*: -9|died (?:unexpectedly|during initialization) \(exit code: -9\)|exit "
+        r"Failed core proc\(s\): \{[^}]{0,500}: -9|died (?:unexpectedly|during initialization) \(exit code: -9\)|exit "
         r"code:? -9\b",
         needle="-9",
         retry=AFTER_MEMORY,
@@ -336,10 +337,10 @@ GENERIC = (
     ),
     cause(
         "engine_died",
-        r"EngineDeadError|EngineCore encountered an issue|Engine core proc .* died unexpectedly|Worker proc .* died "
+        r"EngineDeadError|EngineCore encountered an issue|Engine core proc .{1,200}? died unexpectedly|Worker proc .{1,200}? died "
         r"unexpectedly"
         r"|Received sigquit from a child process|scheduler (?:is dead|died)|engine core exited unexpectedly",
-        needle="",
+        words="EngineDeadError EngineCore unexpectedly sigquit scheduler",
         retry=SAME,
         weight=CONSEQUENCE,
         remedy="a process of the engine died, and no line tells why",
@@ -349,7 +350,7 @@ GENERIC = (
         r"Engine core initialization failed|EngineCore failed to start|Engine process failed to start|WorkerProc "
         r"(?:failed to start"
         r"|initialization failed)|Initialization failed\. (?:Please see|warmup error)|Timed out waiting for engines to send",
-        needle="",
+        words="initialization Initialization start failed engines",
         weight=CONSEQUENCE,
         retry=SAME,
         remedy="the engine did not start, and no line tells why: its own memory limit and dmesg (OOM killer) are "
@@ -360,9 +361,9 @@ GENERIC = (
 WHILE_THE_DRAFT_LOADS = (
     cause(
         "draft_quant_mismatch",
-        r"KeyError: '[\w.]*layers\.[\w.]+'|size mismatch for|The size of tensor a|shape mismatch|^AssertionError\b"
+        r"KeyError: '[\w.]{0,200}?layers\.[\w.]{1,200}'|size mismatch for|The size of tensor a|shape mismatch|^AssertionError\b"
         r"|shapes cannot be multiplied",
-        needle="",
+        words="KeyError mismatch tensor AssertionError shapes",
         stage="load",
         weight=HINT,
         remedy="the draft's weights do not fit the layers that the engine built for it: set the draft's own quantization, or "
@@ -371,8 +372,8 @@ WHILE_THE_DRAFT_LOADS = (
 )
 """Errors that say something only while the draft's weights are read."""
 
-CAUSES: tuple[Cause, ...] = (*ARGUMENTS, *DRAFTS, *MEMORY, *HARDWARE, *PLACES, *GENERIC)
-CAUSES_IN_DRAFT: tuple[Cause, ...] = (*CAUSES, *WHILE_THE_DRAFT_LOADS)
+CAUSES = Causes((*ARGUMENTS, *DRAFTS, *MEMORY, *HARDWARE, *PLACES, *GENERIC))
+CAUSES_IN_DRAFT = Causes((*CAUSES.table, *WHILE_THE_DRAFT_LOADS))
 
 HARMLESS = (
     "min_p and logit_bias",

@@ -12,7 +12,7 @@ HARDWARE: tuple[Cause, ...] = (
     cause(
         "host_lost",
         r"fallen off the bus|Unable to determine the device handle|GPU is lost|GPU_IS_LOST|GPU requires reset",
-        needle="",
+        words="bus handle lost LOST reset",
         retry=SAME,
         remedy="the box lost its GPU: look into dmesg for NVRM Xid lines; it will need a reset or a reboot",
     ),
@@ -23,7 +23,7 @@ HARDWARE: tuple[Cause, ...] = (
         r"|No supported CUDA architectures found|provided PTX was compiled with an unsupported toolchain"
         r"|is not compatible with the current PyTorch installation|Unsupported gpu architecture '(?P<gpu>\w+)'"
         r"|is only supported on GPUs with compute capability",
-        needle="",
+        words="kernel sm kernels architectures PTX compatible architecture capability",
         remedy="this image has no kernels for this GPU: use an image that is built for it",
     ),
     cause(
@@ -36,7 +36,7 @@ HARDWARE: tuple[Cause, ...] = (
     cause(
         "image_arch_mismatch",
         r"exec format error|cannot execute binary file|Illegal instruction",
-        needle="",
+        words="exec cannot Illegal",
         stage="launch",
         remedy="the image is built for another processor: pull the one for this box (arm64 or amd64)",
     ),
@@ -47,14 +47,14 @@ HARDWARE: tuple[Cause, ...] = (
         r"|CUDA unknown error|CUDA initialization"
         r"|Failed to infer device type|unsatisfied condition: cuda|nvidia-container-cli|could not select device driver"
         r"|CUDA error: (?:initialization error|system not yet initialized|invalid device ordinal)",
-        needle="",
+        words="NVIDIA CUDA cudaGetDeviceCount device unsatisfied nvidia",
         remedy="the engine gets no usable GPU: check driver, container.gpus and the NVIDIA Container Toolkit",
     ),
     cause(
         "shm_too_small",
-        r"creating shared memory segment|No space left on device.*(?:shm|semaphore)|\bBus error\b|unable to "
+        r"creating shared memory segment|No space left on device.{0,300}?(?:shm|semaphore)|\bBus error\b|unable to "
         r"(?:open|write) shared memory",
-        needle="",
+        words="shared shm semaphore Bus",
         remedy="/dev/shm is too small: set container.shm_size, or container.ipc: host",
     ),
     cause(
@@ -67,7 +67,7 @@ HARDWARE: tuple[Cause, ...] = (
     cause(
         "nccl_error",
         r"NCCL error|DistBackendError|unhandled (?:system|cuda) error \(run with NCCL_DEBUG",
-        needle="",
+        words="NCCL DistBackendError unhandled",
         retry=SAME,
         weight=HINT,
         remedy="the GPUs could not talk to each other: NCCL_DEBUG=INFO in engine.env tells why",
@@ -77,27 +77,27 @@ HARDWARE: tuple[Cause, ...] = (
 PLACES: tuple[Cause, ...] = (
     cause(
         "port_in_use",
-        r"\[Errno (?:98|48|10048)\].*[Aa]ddress already in use|error while attempting to bind on address|port is "
+        r"\[Errno (?:98|48|10048)\].{0,300}?[Aa]ddress already in use|error while attempting to bind on address|port is "
         r"already allocated"
         r"|Port is already in use|at \d+ is not available in \d+ seconds",
-        needle="",
+        words="address Address bind port Port available",
         retry=SAME,
         remedy="something else listens on the engine's port: stop it, or set engine.port to another one (0 takes a "
         "free one)",
     ),
     cause(
         "container_start_failed",
-        r"\"?(?P<what>[\w./-]+)\"?: executable file not found|exec: \"(?P<exec>[^\"]+)\".*no such file|OCI runtime "
+        r"[\w./-]\"?: executable file not found|exec: \"[^\"]{1,300}\".{0,300}?no such file|OCI runtime "
         r"create failed"
         r"|failed to create (?:task|shim)|error mounting|bind source path does not exist",
-        needle="",
+        words="executable exec OCI task shim mounting bind",
         stage="launch",
         remedy="the container could not start: check the image, its entry point, mounts and engine.command",
     ),
     cause(
         "image_missing",
         r"manifest (?:for \S+ )?(?:not found|unknown)|No such image|pull access denied|repository does not exist or may require",
-        needle="",
+        words="manifest image pull repository",
         stage="launch",
         remedy="the image is not here and cannot be pulled: check its name and tag, and the login to its registry",
     ),
@@ -113,7 +113,7 @@ PLACES: tuple[Cause, ...] = (
         r"Repo id must be in the form|Invalid repository ID or local directory specified|RepositoryNotFoundError"
         r"|is not a local folder and is not a valid model identifier|does not appear to have a file named config\.json"
         r"|RevisionNotFoundError|Entry Not Found for url",
-        needle="",
+        words="Repo repository RepositoryNotFoundError identifier config RevisionNotFoundError Entry",
         stage="config",
         remedy="the model (or draft) is not there: check the path as seen inside the container, its mount, or the "
         "repository's name",
@@ -121,15 +121,15 @@ PLACES: tuple[Cause, ...] = (
     cause(
         "model_missing",
         r"couldn't connect to 'https?://[^']+' to load the files|LocalEntryNotFoundError|offline mode is enabled",
-        needle="",
+        words="connect LocalEntryNotFoundError offline",
         stage="config",
         remedy="the model is not in the cache and the hub cannot be reached: mount the cache, or allow the network",
     ),
     cause(
         "model_access_denied",
-        r"GatedRepoError|You are trying to access a gated repo|Access to model .* is restricted|401 Client Error|403 "
+        r"GatedRepoError|You are trying to access a gated repo|Access to model .{1,200}? is restricted|401 Client Error|403 "
         r"Client Error",
-        needle="",
+        words="GatedRepoError gated restricted Client",
         stage="config",
         remedy="the hub refuses the model: give a token that may read it (engine.env: HF_TOKEN: {{from_env: "
         "HF_TOKEN}})",
@@ -140,15 +140,15 @@ PLACES: tuple[Cause, ...] = (
         r"with|SafetensorError|MetadataIncompleteBuffer"
         r"|Following weights were not initialized from checkpoint|There is no module or parameter named"
         r"|Can't load tokenizer|Error no file named",
-        needle="",
+        words="ReasoningConfig weights SafetensorError MetadataIncompleteBuffer module tokenizer file",
         stage="load",
         remedy="the model's files are incomplete or of another model: fetch them again (tokenizer files too), check "
         "the draft's path",
     ),
     cause(
         "draft_arch_unsupported",
-        r"(?:SpeculativeConfig .*)Model architectures \[(?P<what>[^\]]*)\] (?:are not supported|failed to be inspected)"
-        r"|Model architectures \[(?P<draft>[^\]]*(?:DFlash|DSpark|Eagle|MTP|Draft|Medusa)[^\]]*)\] (?:are not "
+        r"SpeculativeConfig .{0,400}?Model architectures \[(?P<what>[^\]]{0,300})\] (?:are not supported|failed to be inspected)"
+        r"|Model architectures \[(?P<draft>[^\]]{0,200}?(?:DFlash|DSpark|Eagle|MTP|Draft|Medusa)[^\]]{0,200})\] (?:are not "
         r"supported|failed)",
         needle="Model architectures ",
         stage="config",
@@ -164,7 +164,7 @@ PLACES: tuple[Cause, ...] = (
     ),
     cause(
         "model_arch_unsupported",
-        r"Model architectures \[(?P<what>[^\]]*)\] (?:are not supported|failed to be inspected)",
+        r"Model architectures \[(?P<what>[^\]]{0,300})\] (?:are not supported|failed to be inspected)",
         needle="Model architectures ",
         stage="config",
         remedy="this release does not know the architecture {what}: use a newer image, or another checkpoint",

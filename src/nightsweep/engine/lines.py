@@ -41,6 +41,7 @@ _PREFIX = re.compile(
     r"|\d{1,7}\.\d{3}\s"  # seconds since start, as our own recordings have
     r"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)(?::\s+|\s(?=[\w/]+\.py:\s))(?:[\w/]+\.py:\s)?"  # uvicorn and friends
 )
+_WRITER = re.compile(r"\([\w.-]{1,60}(?: [\w=.]{1,40})? pid=\d+\) ")
 _SECONDS = re.compile(r"\s*(\d{1,7}\.\d{3})\s")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\[\d{1,2}(?:;\d{1,2})*m")
 _PIECES = re.compile(r"[\r\n]+")
@@ -203,13 +204,11 @@ def _ranks(prefix: str) -> dict[str, int]:
 
 def _inner_header(text: str, *, after: int) -> int | None:
     """Return where a second writer's text begins on the same line, or None."""
-    at = text.find("(", after)
-    if at >= 0 and "pid=" in text[after:]:
-        for found in re.finditer(r"\([\w.-]{1,60}(?: [\w=.]{1,40})? pid=\d+\) ", text[after:]):
-            begin = after + found.start()
-            header = HEADER.search(text, begin, min(len(text), begin + HEADER_WINDOW))
-            if header is not None and begin < header.start() <= begin + 160:
-                return begin
+    if text.find("pid=", after) >= 0 and text.find("(", after) >= 0:
+        for header in HEADER.finditer(text, after):
+            found = _WRITER.search(text, max(after, header.start() - 160), header.start())
+            if found is not None:
+                return found.start()
     at = text.find("[20", after)
     if at >= 0:
         header = HEADER.match(text, at)

@@ -220,14 +220,11 @@ class Scan:
             return
         continued = message.startswith(_CONTINUED)
         text = f"{self._previous} {message}"[:8000] if continued else message[:8000]
-        for cause in CAUSES_IN_DRAFT if self._in_draft() else CAUSES:
-            if cause.needle and cause.needle not in text:
-                continue
-            found = cause.pattern.search(text)
-            if found is not None:
-                kept = (self._previous, line.raw) if continued else (line.raw,)
-                self._keep(cause, found, tuple(part.strip()[:1000] for part in kept))
-                return
+        stated = (CAUSES_IN_DRAFT if self._in_draft() else CAUSES).first(text)
+        if stated is not None:
+            kept = (self._previous, line.raw) if continued else (line.raw,)
+            self._keep(*stated, tuple(part.strip()[:1000] for part in kept))
+            return
         if _EXCEPTION.match(message) and len(self.exceptions) < 200:
             self.exceptions.append((self.messages, line.raw.strip()[:1000]))
 
