@@ -14,6 +14,11 @@ from nightsweep.ports import SingleBatchRequest
 from nightsweep.sweep.boot import Running
 from nightsweep.sweep.conditions import single_batch_conditions
 from nightsweep.sweep.measure import Measuring, died, kept, lives_on, noted, with_identity
+from nightsweep.sweep.surroundings import watched, with_box
+from nightsweep.units import Seconds
+
+WATCHED = Seconds(4.0)
+"""About how long a run takes, for how often the box is looked at."""
 
 
 def measure_single_batch(
@@ -50,11 +55,12 @@ def _measured(work: Measuring, running: Running, spec: SingleBatchSpec, *, salt:
     )
     started = work.tools.clock.now()
     target = replace(running.target, request_timeout=work.probe.request_timeout)
-    try:
-        raw = work.tools.probe.single_batch(target, request, alive=running.alive)
-    except ProbeError as error:
-        exited = not lives_on(work.tools, running)
-        raw = _failed(error, started=started, exited=exited)
+    with watched(work.tools, running.handle, window=WATCHED) as watch:
+        try:
+            raw = work.tools.probe.single_batch(target, request, alive=running.alive)
+        except ProbeError as error:
+            exited = not lives_on(work.tools, running)
+            raw = _failed(error, started=started, exited=exited)
     result = derive_single_batch(
         raw,
         dialect=running.target.dialect,
@@ -62,7 +68,8 @@ def _measured(work: Measuring, running: Running, spec: SingleBatchSpec, *, salt:
         output_tokens=spec.output,
         num_speculative_tokens=proposed_drafts(running.config.engine.kind, running.config.speculative),
     )
-    return noted(with_identity(running, result))
+    simulated = running.config.engine.simulated or running.identity.simulated
+    return noted(with_box(work.tools, with_identity(running, result), watch, simulated=simulated))
 
 
 def _failed(error: ProbeError, *, started: datetime, exited: bool) -> RawWindow:
