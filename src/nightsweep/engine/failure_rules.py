@@ -283,6 +283,14 @@ MEMORY = (
     ),
     cause(
         "gpu_oom",
+        r"out of memory occurred when warming up sampler with (?P<requests>\d+) dummy requests",
+        needle="when warming up sampler",
+        stage="warmup",
+        remedy="the accelerator's memory ran out at the sampler's warm-up with {requests} requests: lower max-num-seqs, or "
+        "gpu-memory-utilization",
+    ),
+    cause(
+        "gpu_oom",
         r"Failed to load model - not enough GPU memory",
         needle="Failed to load model",
         stage="load",
@@ -290,7 +298,7 @@ MEMORY = (
     ),
     cause(
         "gpu_oom",
-        r"(?:CUDA|HIP|XPU) out of memory|(?:CUDA|HIP)(?: driver| runtime)? error: out of memory|\bOutOfMemoryError\b|not enough GPU "
+        r"(?:^|: )(?:CUDA|HIP|XPU) out of memory(?=[.:,;!]|$)|(?:CUDA|HIP)(?: driver| runtime)? error: out of memory|\bOutOfMemoryError(?=[:()'\",]|$)|not enough GPU "
         r"memory\. Try "
         r"lowering|cudaErrorMemoryAllocation|CUBLAS_STATUS_ALLOC_FAILED"
         r"|UR_RESULT_ERROR_OUT_OF_(?:DEVICE|HOST)_MEMORY|Cuda failure (?:\d+ )?'out of memory'",
@@ -301,6 +309,35 @@ MEMORY = (
 )
 
 GENERIC = (
+    cause(
+        "bad_flag",
+        r"contains custom code which must be executed|Please pass the argument `trust_remote_code=True`",
+        words="custom pass",
+        stage="config",
+        remedy="the model brings code of its own: set trust-remote-code, if you trust it",
+    ),
+    cause(
+        "bad_flag",
+        r"(?P<what>Unknown quantization method: .{1,200}?)(?: \[type=|$)",
+        needle="Unknown quantization method",
+        stage="config",
+        remedy="{what}: this release does not know it: mend quantization, or use a newer image",
+    ),
+    cause(
+        "unsupported_combination",
+        r"World size \((?P<want>\d+)\) is larger than the number of available GPUs \((?P<have>\d+)\)",
+        needle="is larger than the number of available",
+        stage="config",
+        remedy="{want} GPUs are asked for, and {have} are there: lower tensor-parallel-size (and pipeline-parallel-size), or give "
+        "the container more (container.gpus)",
+    ),
+    cause(
+        "unsupported_combination",
+        r"(?P<what>Speculative decoding .{0,80}?not (?:yet )?supported.{0,160}?)\.?(?: \[type=|$)",
+        needle="Speculative decoding ",
+        stage="config",
+        remedy="the engine does not support this combination: {what}",
+    ),
     cause(
         "bad_flag",
         r"validation errors? for (?P<where>\w+) Value error, (?P<what>.{1,300}?)(?: \[type=|$)",
@@ -319,7 +356,7 @@ GENERIC = (
     ),
     cause(
         "engine_stalled",
-        r"No available shared memory broadcast block found in \d+ seconds",
+        r"No available shared memory broadcast block found in \d+ seconds?\b",
         needle="No available shared memory broadcast",
         retry=SAME,
         weight=CONSEQUENCE,
@@ -337,10 +374,39 @@ GENERIC = (
     ),
     cause(
         "engine_died",
-        r"EngineDeadError|EngineCore encountered an issue|Engine core proc .{1,200}? died unexpectedly|Worker proc .{1,200}? died "
+        r"CUDA error: an illegal (?:memory access|instruction)|device-side assert triggered|CUDA error: misaligned address",
+        words="illegal assert misaligned",
+        retry=SAME,
+        weight=HINT,
+        remedy="a kernel of the engine went wrong on the GPU: try another attention backend, no CUDA graphs (enforce-eager) or "
+        "another image; CUDA_LAUNCH_BLOCKING=1 in engine.env names the kernel",
+    ),
+    cause(
+        "engine_died",
+        r"Failed core proc\(s\): \{[^}]{0,500}: -(?:11|6)\b|exit code:? -11\b|Segfault encountered|^Segmentation fault"
+        r"|Fatal Python error: (?:Segmentation fault|Aborted)",
+        words="core code Segfault Segmentation Fatal",
+        retry=SAME,
+        weight=HINT,
+        remedy="a process of the engine crashed (a segmentation fault or abort, not a kill): a fault of the image, its libraries or "
+        "the driver: try another image or attention backend",
+    ),
+    cause(
+        "killed",
+        r"^[\w.-]{1,80} exited with code 137\b",
+        needle=" exited with code 137",
+        retry=SAME,
+        weight=CONSEQUENCE,
+        remedy="the container was killed (SIGKILL) and no line tells by whom: the kernel's OOM killer would stand in dmesg; an "
+        "operator or watchdog may be it too",
+    ),
+    cause(
+        "engine_died",
+        r"EngineDeadError|EngineCore encountered (?:an issue|a fatal error)|Scheduler hit an exception"
+        r"|Engine core proc .{1,200}? died unexpectedly|Worker proc .{1,200}? died "
         r"unexpectedly"
         r"|Received sigquit from a child process|scheduler (?:is dead|died)|engine core exited unexpectedly",
-        words="EngineDeadError EngineCore unexpectedly sigquit scheduler",
+        words="EngineDeadError EngineCore Scheduler unexpectedly sigquit scheduler",
         retry=SAME,
         weight=CONSEQUENCE,
         remedy="a process of the engine died, and no line tells why",
@@ -374,6 +440,12 @@ WHILE_THE_DRAFT_LOADS = (
 
 CAUSES = Causes((*ARGUMENTS, *DRAFTS, *MEMORY, *HARDWARE, *PLACES, *GENERIC))
 CAUSES_IN_DRAFT = Causes((*CAUSES.table, *WHILE_THE_DRAFT_LOADS))
+
+REMEDIES_SGLANG = {
+    "gpu_oom": "the accelerator's memory ran out: lower --mem-fraction-static (while graphs are captured also "
+    "--cuda-graph-max-bs), --max-running-requests or the draft length, or use smaller weights",
+}
+"""Remedies in SGLang's own flags, by class."""
 
 HARMLESS = (
     "min_p and logit_bias",

@@ -10,6 +10,19 @@ from nightsweep.engine.causes import HINT, SAME, Cause, cause
 
 HARDWARE: tuple[Cause, ...] = (
     cause(
+        "host_oom_killed",
+        r"[Oo]ut of memory: Kill(?:ed)? process \d+ \((?P<who>[^)\n]{1,60})\)|oom-kill:constraint=\w+,.{0,400}?task=(?P<task>[^,\n]{1,60})",
+        words="Kill Killed oom",
+        remedy="the kernel's OOM killer ended it ({who}{task}): the memory limit of container or box was reached: raise it, or "
+        "ask for less",
+    ),
+    cause(
+        "host_oom_killed",
+        r"process of this unit has been killed by the OOM killer|Failed with result 'oom-kill'",
+        words="OOM oom",
+        remedy="the kernel's OOM killer ended it: the memory limit of service or box was reached: raise it, or ask for less",
+    ),
+    cause(
         "host_lost",
         r"fallen off the bus|Unable to determine the device handle|GPU is lost|GPU_IS_LOST|GPU requires reset",
         words="bus handle lost LOST reset",
@@ -42,8 +55,21 @@ HARDWARE: tuple[Cause, ...] = (
     ),
     cause(
         "cuda_init_failed",
-        r"NVIDIA driver on your system is too old \(found version (?P<found>\d+)|Found no NVIDIA driver"
-        r"|No CUDA GPUs are available|CUDA driver version is insufficient|cudaGetDeviceCount\(\)"
+        r"unsatisfied condition: cuda ?>= ?(?P<least>\d+(?:\.\d+)?)",
+        needle="unsatisfied condition: cuda",
+        stage="launch",
+        remedy="the image needs a driver for CUDA {least} or newer: update the box's NVIDIA driver, or take an image for an older "
+        "CUDA",
+    ),
+    cause(
+        "cuda_init_failed",
+        r"NVIDIA driver on your system is too old \(found version (?P<found>\d+)|CUDA driver version is insufficient",
+        words="NVIDIA insufficient",
+        remedy="the box's NVIDIA driver is too old for this image: update the driver, or take an image for an older CUDA",
+    ),
+    cause(
+        "cuda_init_failed",
+        r"Found no NVIDIA driver|No CUDA GPUs are available|cudaGetDeviceCount\(\)"
         r"|CUDA unknown error|CUDA initialization"
         r"|Failed to infer device type|unsatisfied condition: cuda|nvidia-container-cli|could not select device driver"
         r"|CUDA error: (?:initialization error|system not yet initialized|invalid device ordinal)",
@@ -87,12 +113,27 @@ PLACES: tuple[Cause, ...] = (
     ),
     cause(
         "container_start_failed",
-        r"[\w./-]\"?: executable file not found|exec: \"[^\"]{1,300}\".{0,300}?no such file|OCI runtime "
-        r"create failed"
-        r"|failed to create (?:task|shim)|error mounting|bind source path does not exist",
-        words="executable exec OCI task shim mounting bind",
+        r"[\w./-]\"?: executable file not found|exec: \"[^\"]{1,300}\".{0,300}?no such file|error mounting"
+        r"|bind source path does not exist",
+        words="executable exec mounting bind",
         stage="launch",
         remedy="the container could not start: check the image, its entry point, mounts and engine.command",
+    ),
+    cause(
+        "container_start_failed",
+        r"OCI runtime create failed|failed to create (?:task|shim)",
+        words="OCI task shim",
+        weight=HINT,
+        stage="launch",
+        remedy="the container could not start: check the image, its entry point, mounts and engine.command",
+    ),
+    cause(
+        "port_in_use",
+        r"server socket has failed to (?:bind|listen).{0,300}?(?:errno: (?:98|48)\b|EADDRINUSE|ddress already in use)",
+        needle="server socket has failed",
+        retry=SAME,
+        remedy="something else listens on the port by which the engine's processes meet: stop it, or set MASTER_PORT or "
+        "VLLM_PORT (SGLang: --nccl-port) to another one",
     ),
     cause(
         "image_missing",

@@ -39,13 +39,22 @@ _PREFIX = re.compile(
     r"|(?:[A-Z][a-z]{2}\s[ \d]\d\s\d\d:\d\d:\d\d\s)?[\w.-]{1,80}\s[\w.@/-]{1,80}\[\d+\]:\s"  # journald, syslog
     r"|[A-Za-z0-9][\w.-]{0,80}\s{0,40}\|\s"  # docker compose
     r"|\d{1,7}\.\d{3}\s"  # seconds since start, as our own recordings have
-    r"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)(?::\s+|\s(?=[\w/]+\.py:\s))(?:[\w/]+\.py:\s)?"  # uvicorn and friends
+    r"|\[?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)(?:\]:?\s?|:\s+|\s+(?=\S))"  # uvicorn and friends; a header cut behind its level
+    r"|\[?[\w./\\-]{1,200}\.(?:py|cc|cpp):\d{1,6}(?:\]:?|:)?\s"  # a header cut before its file and line
+    r"|\[?(?:\d{4}[-/])?\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?\]?(?:\s|(?=\[))"  # its date and time
+    r"|\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?\s"  # its time
+    r"|[IWEF]\d{4}\s\d\d:\d\d:\d\d(?:\.\d+)?\s+(?:\d{1,7}\s)?"  # glog
+    r"|[\w.=-]{0,40} ?\bpid=\d+\)\s|\((?:EngineCore|Worker|APIServer|VllmWorker)\w{0,40}\)\s"  # a cut or shortened writer
+    r"|(?:EngineCore|Worker|APIServer|VllmWorker)\w{0,40}:\s"
+    r"|\[\d{1,5},\d{1,5}\]<std(?:out|err)>:\s?|\d{1,5}:\s?(?=\D)|[a-z][a-z-]{0,40}\d{1,5}:\s"  # mpirun, srun --label, grep -n
+    r"|[-*•»│|]\s|\d{1,3}\.\s|\*\*|`{1,3}|[\ufeff\u200b]"  # bullets, tables, code marks, byte-order mark
 )
 _WRITER = re.compile(r"\([\w.-]{1,60}(?: [\w=.]{1,40})? pid=\d+\) ")
 _SECONDS = re.compile(r"\s*(\d{1,7}\.\d{3})\s")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\[\d{1,2}(?:;\d{1,2})*m")
 _PIECES = re.compile(r"[\r\n]+")
 _RANK = re.compile(r"(?<![A-Za-z])(DP|PP|TP)(\d{1,5})")
+_PID = re.compile(r"\bpid=(\d{1,10})")
 _WORKER_RANK = re.compile(r"\brank=?(\d{1,5})")
 _ENGINE_INDEX = re.compile(r"EngineCore_(\d{1,5})\b")
 _LEVEL = re.compile(r"\b(DEBUG|INFO|WARNING|ERROR|CRITICAL)\b")
@@ -80,6 +89,12 @@ class Line(NamedTuple):
     def rank(self) -> str | None:
         """The writer's rank, such as "TP1" or "DP0_TP1"; None where the line tells none."""
         return rank_of(self.prefix)
+
+    @property
+    def writer(self) -> tuple[str | None, str]:
+        """The process that wrote it, as far as told: rank and the last process number of the prefix ("" without one)."""
+        numbers = _PID.findall(self.prefix) if "pid=" in self.prefix else ()
+        return self.rank, numbers[-1] if numbers else ""
 
 
 def pieces(text: str) -> Iterator[str]:

@@ -34,14 +34,14 @@ def from_metrics(samples: Iterable[Sample]) -> KvBudget | None:
         vLLM `vllm:cache_config_info` labels `kv_cache_size_tokens`, `kv_cache_max_concurrency` (0.24+), `num_gpu_blocks`,
         `block_size`; SGLang `sglang:max_total_num_tokens` (0.5.6+).
     """
-    best: tuple[str, KvBudget] | None = None
+    best: tuple[int, KvBudget] | None = None
     for name, labels, value in samples:
         found: KvBudget | None = None
         if name == CACHE_INFO:
             found = _from_labels(labels)
         elif name == SGLANG_TOKENS and labels.get("engine_type") != "draft" and value > 0:
             found = KvBudget(int(value), None, None, None, SGLANG_TOKENS)
-        index = labels.get("engine") or labels.get("dp_rank") or ""
+        index = _index(labels.get("engine") or labels.get("dp_rank"))
         if found is not None and (best is None or index < best[0]):
             best = (index, found)
     return best[1] if best else None
@@ -90,6 +90,11 @@ def _from_labels(labels: Mapping[str, str]) -> KvBudget | None:
         block_size=None if block_size is None else int(block_size),
         source=CACHE_INFO,
     )
+
+
+def _index(text: str | None) -> int:
+    """Return the number of an engine; one without a number comes first."""
+    return int(text) if text is not None and text.isdecimal() else -1
 
 
 def _number(text: str | None) -> float | None:

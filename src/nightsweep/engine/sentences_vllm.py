@@ -74,7 +74,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "Explicitly": (rule(rf"Explicitly set \((?P<kv_cache>{NUM})/{NUM}\) GiB for KV cache"),),
     "#": (
         rule(
-            r"# (?P<kv_device>\w+) blocks: (?P<gpu_blocks>[\d,]+)(?:, # CPU blocks: (?P<swap_blocks>[\d,]+))?",
+            r"# (?P<kv_device>\w+) blocks: (?P<gpu_blocks>\d[\d,]*\d|\d)(?:, # CPU blocks: (?P<swap_blocks>\d[\d,]*\d|\d))?",
             text="kv_device",
             counts="gpu_blocks swap_blocks",
         ),
