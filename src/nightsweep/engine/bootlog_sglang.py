@@ -13,6 +13,7 @@ import warnings
 from typing import Any
 
 from nightsweep.engine.bootlog_vllm import literal
+from nightsweep.engine.boots import Boots, sign_of
 from nightsweep.engine.collect import Collector, Rule, Stages, abridged, rule
 from nightsweep.engine.lines import Line, seconds_of
 from nightsweep.engine.redact import redacted
@@ -82,14 +83,17 @@ _LOAD_FIELD = {
     "quant": re.compile(r"quant=(\w+)"),
 }
 _POOL = re.compile(
-    r"(?:Post-capture KV sizing: )?(?P<draft>draft )?(?P<pool>Full |SWA |MLA )?KV [Cc]ache "
-    r"(?:is allocated|allocated|VA upper bound)[.:]?\s*(?:dtype: [\w.]+, )?#tokens: (?P<tokens>\d+)(?=,|\s|$)"
+    r"(?P<late>Post-capture KV sizing: )?(?P<draft>draft )?(?P<pool>Full |SWA |MLA )?KV [Cc]ache "
+    r"(?:is allocated|allocated)[.:]?\s*(?:dtype: [\w.]+, )?#tokens: (?P<tokens>\d+)(?=,|\s|$)"
     rf"(?:, K size: (?P<k>{_NUM}) GB, V size: (?P<v>{_NUM}) GB|, KV size: (?P<kv>{_NUM}) GB)?"
 )
+_WINDOW = re.compile(r"Use sliding window memory pool\.? ?full_layer_tokens=\d+, swa_layer_tokens=(\d+)(?!\d)")
 _CAPTURE = re.compile(
     r"Capture (?P<what>[\w ]*?)(?:cuda|CUDA) graph end\..*?(?:Time elapsed: |elapsed=)~?(?P<seconds>\d+(?:\.\d+)?) s"
     rf"(?:.*?mem usage=(?P<memory>{_NUM}) GB)?"
 )
+"""An allocated pool; "VA upper bound" (0.5.17 and later) reserves addresses only, and the sizing after the capture allocates."""
+
 _DRAFT_TYPE = re.compile(r"draft|mtp|eagle|nextn|dspark|dflash|assistant", re.I)
 _CHANGED = re.compile(
     r"overriding|is adjusted|adjusted to|mismatch|falling back|fall back to|is not supported|defaulting to|fewer than"
@@ -105,10 +109,19 @@ class SglangLog:
     engine = "sglang"
 
     def __init__(self) -> None:
+        self._boots = Boots()
+        self._begin(start=0.0)
+
+    def _begin(self, *, start: float | None) -> None:
+        """Begin anew: facts are those of the last boot in the log."""
         self._kept = Collector()
-        self._stages = Stages(STAGES)
-        self._loads: dict[str | None, int] = {}
-        self._pools: dict[str | None, int] = {}
+        self._stages = Stages(STAGES, start=start)
+        self._loads: dict[str | None, str] = {}  # the target's type by rank, once it was read
+        self._pools: dict[str | None, tuple[str, str | None]] = {}  # the target's pool by rank: tokens and GB
+        self._windows: dict[str | None, list[str]] = {}  # tokens of the sliding-window pool that comes next, by rank
+        self._drafts = False  # whether any line told of a drafter
+        self._one_rank = False
+        self._moved = False
 
     @property
     def recognised(self) -> bool:
@@ -130,6 +143,17 @@ class SglangLog:
         if word in ("Decode", "Prefill"):
             return
         at = seconds if seconds is not None else seconds_of(line.raw)
+        if self._boots.begins(line, moved=self._moved):
+            self._begin(start=at if self._boots.by_exit else None)
+        stated = self._kept.stated
+        self._read(word, line, at)
+        if self._kept.stated > stated:
+            self._boots.engine_wrote(line)
+            self._moved = self._moved or sign_of(message) is None
+        if line.style == "sglang" or line.level == "WARNING":
+            self._warning(line, word)
+
+    def _read(self, word: str, line: Line, at: float | None) -> None:
         if word == "Load":
             self._load(line, at)
         elif word in ("KV", "Full", "SWA", "MLA", "Post-capture"):
@@ -139,10 +163,10 @@ class SglangLog:
         elif word == "server_args":
             self._arguments(line, at)
         elif word in RULES:
+            if word == "Use":
+                self._window(line)
             self._kept.apply(RULES[word], line)
             self._milestone(word, line, at)
-        if line.style == "sglang" or line.level == "WARNING":
-            self._warning(line, word)
 
     def facts(self) -> BootFacts:
         """Return what is known so far; `non_default_args` holds all of `server_args`, resolved as SGLang echoes them."""
@@ -180,9 +204,7 @@ class SglangLog:
         }
         if "mem_usage" not in told and "elapsed" not in told and "type" not in told:
             return
-        nth = self._loads.get(line.rank, 0)
-        self._loads[line.rank] = nth + 1
-        draft = nth > 0 or bool(_DRAFT_TYPE.search(told.get("type", "")))
+        draft = self._is_draft(told.get("type", ""), line)
         head = "draft_" if draft else ""
         if "mem_usage" in told:
             self._kept.add(f"{head}weights", float(told["mem_usage"]), line)
@@ -194,15 +216,26 @@ class SglangLog:
             self._kept.add(f"{head}quantization", told["quant"], line)
         self._stages.reach("load", at)
 
+    def _is_draft(self, kind: str, line: Line) -> bool:
+        """Whether a read is the draft's: it says so by its type, or it is the second of one rank of an engine that drafts.
+
+        Without ranks in the log, and with another boot in it, the same type comes again and is no draft.
+        """
+        if _DRAFT_TYPE.search(kind):
+            self._drafts = True
+            return True
+        if line.rank not in self._loads:
+            self._loads[line.rank] = kind
+            return False
+        draft = kind != self._loads[line.rank] or (self._drafts and (self._one_rank or line.rank is not None))
+        self._drafts = self._drafts or draft
+        return draft
+
     def _pool(self, line: Line, at: float | None) -> None:
         found = _POOL.match(line.message)
         if found is None or abridged(line.message, found.end()):
             return
-        nth = self._pools.get(line.rank, 0)
-        swa = (found["pool"] or "").strip() == "SWA"
-        if not swa:
-            self._pools[line.rank] = nth + 1
-        head = "draft_" if found["draft"] or (nth > 0 and not swa) else "swa_" if swa else ""
+        head = self._owner(found, line)
         self._kept.add(f"{head}kv_pool_tokens", int(found["tokens"]), line)
         if found["kv"]:
             self._kept.add(f"{head}kv_cache", float(found["kv"]), line)
@@ -212,6 +245,30 @@ class SglangLog:
             # One sentence states one pool in two parts.
             self._kept.add(f"{head}kv_cache", round(float(found["k"]) + float(found["v"]), 2), line)
         self._stages.reach("kv_cache", at)
+
+    def _owner(self, found: re.Match[str], line: Line) -> str:
+        """Return whose pool it is, as the beginning of its facts' names: "" is the target's.
+
+        Releases before 0.5.17 named both pools of a model with sliding windows alike, the windows' first.
+        """
+        if found["draft"]:
+            return "draft_"
+        if (found["pool"] or "").strip() == "SWA":
+            return "swa_"
+        window = self._windows.get(line.rank, [])
+        if found["tokens"] in window:
+            window.remove(found["tokens"])
+            return "swa_"
+        size = (found["tokens"], found["kv"] or found["k"])
+        target = self._pools.setdefault(line.rank, size)
+        if found["late"] or target == size:
+            return ""
+        return "draft_" if self._drafts or _is_a_share(size, of=target) else ""
+
+    def _window(self, line: Line) -> None:
+        found = _WINDOW.match(line.message)
+        if found is not None:
+            self._windows[line.rank] = [found.group(1)]
 
     def _capture(self, line: Line, at: float | None) -> None:
         found = _CAPTURE.match(line.message)
@@ -231,6 +288,8 @@ class SglangLog:
         if value is None:
             return
         self._kept.add("server_args", redacted(value), line)
+        self._drafts = self._drafts or bool(value.get("speculative_algorithm"))
+        self._one_rank = value.get("tp_size", value.get("tensor_parallel_size")) == 1
         for name, fact in (
             ("attention_backend", "attention_backend_asked"),
             ("speculative_algorithm", "speculative_method"),
@@ -253,6 +312,13 @@ class SglangLog:
             self._stages.reach("warmup", at)
         elif word == "The" and line.message.startswith("The server is fired up"):
             self._stages.reach("ready", at)
+
+
+def _is_a_share(pool: tuple[str, str | None], *, of: tuple[str, str | None]) -> bool:
+    """Whether a pool holds as many tokens as another in a fraction of its memory: a draft's few layers do."""
+    if pool[0] != of[0] or pool[1] is None or of[1] is None:
+        return False
+    return float(pool[1]) < 0.25 * float(of[1])
 
 
 def server_args(text: str) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ import warnings
 from functools import lru_cache
 from typing import Any
 
+from nightsweep.engine.boots import Boots, sign_of
 from nightsweep.engine.collect import Collector, Stages, abridged
 from nightsweep.engine.lines import Line, seconds_of
 from nightsweep.engine.redact import redacted
@@ -65,11 +66,8 @@ class VllmLog:
     engine = "vllm"
 
     def __init__(self) -> None:
-        self._kept = Collector()
-        self._stages = Stages(STAGES)
-        self._loads: dict[str | None, int] = {}  # "Loading weights took" so far, by rank
-        self._drafter: set[str | None] = set()  # ranks that said that the drafter is next
-        self._load_started = False
+        self._boots = Boots()
+        self._begin(start=0.0)
         self._handlers = {
             "Using": self._using,
             "Loading": self._loading,
@@ -80,6 +78,16 @@ class VllmLog:
             "Default": self._sampling,
             "[backbone]": self._tagged,
         }
+
+    def _begin(self, *, start: float | None) -> None:
+        """Begin anew: facts are those of the last boot in the log."""
+        self._kept = Collector()
+        self._stages = Stages(STAGES, start=start)
+        self._loads: dict[tuple[str | None, str], int] = {}  # "Loading weights took" so far, by process
+        self._drafter: set[str | None] = set()  # ranks that said that the drafter is next
+        self._drafts = False  # whether any line told of a drafter
+        self._load_started = False
+        self._moved = False
 
     @property
     def recognised(self) -> bool:
@@ -99,10 +107,16 @@ class VllmLog:
             message = message.lstrip()
             line = line._replace(message=message)
         if message[:1] == "[" and message[:9] != "[shutdown":
-            return self._tagged(line, seconds=seconds)
+            self._tagged(line, seconds=seconds)
+            return
         word = message[: message.find(" ")] if " " in message else message
+        self._boot(line, seconds)
         if line.level == "WARNING" and line.headed:
             self._warning(line)
+        self._read(word, line, seconds)
+
+    def _read(self, word: str, line: Line, seconds: float | None) -> None:
+        stated = self._kept.stated
         handler = self._handlers.get(word)
         if handler is not None:
             handler(line)
@@ -111,10 +125,19 @@ class VllmLog:
         elif word in DEVICES:
             self._kept.apply((KV_LINE,), line)
         else:
-            return None
+            return
+        if self._kept.stated > stated:
+            self._boots.engine_wrote(line)
+            self._moved = self._moved or not (word in _FIRST_WORDS or sign_of(line.message))
         if word == "Model" or line.message.startswith("Starting to load model"):
             self._runner(line)
-        return self._milestone(word, line, seconds)
+        self._milestone(word, line, seconds)
+
+    def _boot(self, line: Line, seconds: float | None) -> None:
+        """Tell whether another boot begins with a line, which is told before the line is read."""
+        if self._boots.begins(line, moved=self._moved):
+            at = seconds if seconds is not None else seconds_of(line.raw)
+            self._begin(start=at if self._boots.by_exit else None)
 
     def facts(self) -> BootFacts:
         """Return what is known so far."""
@@ -181,6 +204,7 @@ class VllmLog:
         rank = line.rank
         if line.message.startswith("Loading drafter model"):
             self._drafter.add(rank)
+            self._drafts = True
             self._kept.add("drafter_loaded", True, line)
             return
         found = re.match(rf"Loading (model )?weights took ({NUM}) (seconds|GB)", line.message)
@@ -190,15 +214,28 @@ class VllmLog:
         if found.group(3) == "GB":
             self._kept.add("weights", value, line)
             return
-        self._loads[rank] = self._loads.get(rank, 0) + 1
-        draft = rank in self._drafter or self._loads[rank] > 1
+        writer = line.writer
+        self._loads[writer] = self._loads.get(writer, 0) + 1
+        # One process reads twice only for a draft; without its number it may be another process.
+        draft = rank in self._drafter or (self._loads[writer] > 1 and (self._drafts or writer != (None, "")))
         self._kept.add("draft_weights_read_seconds" if draft else "weights_read_seconds", value, line)
+
+    def _load_starts(self, line: Line) -> None:
+        """Begin to count a process's reads anew: the same model again is another boot, a second one V0's draft."""
+        draft = self._drafts and self._loads.get(line.writer, 0) > 0
+        model = line.message[len("Starting to load model ") :].rstrip(". ")
+        if draft and model != self._kept.get("load_model"):
+            self._drafter.add(line.rank)
+            return
+        self._loads.pop(line.writer, None)
+        self._drafter.discard(line.rank)
 
     def _detected(self, line: Line) -> None:
         """Tell a lone load as the draft's: this sentence comes right after the draft was read, whatever its method."""
         if not line.message.startswith("Detected EAGLE model"):
             return
-        if self._loads.get(line.rank, 0) == 1 and not self._load_started and line.rank not in self._drafter:
+        self._drafts = True
+        if self._loads.get(line.writer, 0) == 1 and not self._load_started and line.rank not in self._drafter:
             self._kept.rename("weights_read_seconds", "draft_weights_read_seconds", rank=line.rank)
             self._drafter.add(line.rank)
 
@@ -224,6 +261,7 @@ class VllmLog:
             self._kept.add("max_model_len", int(longest.group(1)), line)
         draft = _SPECULATIVE.search(line.message)
         if draft:
+            self._drafts = True
             self._kept.add("speculative_method", draft["speculative_method"], line)
             if draft["speculative_model"] not in ("", "None"):
                 self._kept.add("speculative_model", draft["speculative_model"], line)
@@ -268,6 +306,7 @@ class VllmLog:
     def _milestone(self, word: str, line: Line, seconds: float | None) -> None:
         if word == "Starting" and line.message.startswith("Starting to load"):
             self._load_started = True
+            self._load_starts(line)
             return
         if word == "Loading" and line.message.startswith("Loading model from scratch"):
             self._load_started = True
@@ -277,6 +316,9 @@ class VllmLog:
             return
         self._stages.reach(stage[0], seconds if seconds is not None else seconds_of(line.raw))
 
+
+_FIRST_WORDS = frozenset({"▄▄", "█▄█▀", "Using", "Detected", "Default"})
+"""Words of sentences that may come before a boot's arguments are told."""
 
 _ODD = frozenset(DEVICES)
 _ODD_INITIALS = frozenset({"", "[", "▄", "█"})

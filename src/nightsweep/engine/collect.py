@@ -87,6 +87,8 @@ class Collector:
         self._seen: set[tuple[str, str | None, str]] = set()
         self._best: dict[str, tuple[RankKey, Any]] = {}
         self._warnings: dict[str, str] = {}
+        self.stated = 0
+        """How often a fact was stated, again or anew."""
 
     def add(self, name: str, value: Any, line: Line) -> None:
         """Keep a fact that `line` states; not one that is the last word of a line that breaks off, nor an absurd number."""
@@ -94,6 +96,7 @@ class Collector:
             return
         if isinstance(value, int | float) and not abs(value) < 10**MAX_DIGITS:
             return
+        self.stated += 1
         rank = line.rank
         key = (name, rank, repr(value))
         order = rank_key(line.prefix)
@@ -169,8 +172,10 @@ class Collector:
 class Stages:
     """Seconds by stage of the cold start, from the times at which milestones were reached."""
 
-    def __init__(self, order: Sequence[str]) -> None:
+    def __init__(self, order: Sequence[str], *, start: float | None = 0.0) -> None:
+        """Begin at `start` seconds; None when nobody told when it began, so that the first stage has no length."""
         self._order = tuple(order)
+        self._start = start
         self._reached: dict[str, float] = {}
 
     def reach(self, stage: str, seconds: float | None) -> None:
@@ -182,10 +187,12 @@ class Stages:
     def seconds(self) -> dict[str, float]:
         """Return each stage's seconds. A stage whose end no line tells is part of the next one."""
         spans: dict[str, float] = {}
-        before = 0.0
+        before = self._start
         for stage in self._order:
             at = self._reached.get(stage)
-            if at is not None and at >= before:
+            if at is not None and before is None:
+                before = at
+            elif at is not None and before is not None and at >= before:
                 spans[stage] = round(at - before, 3)
                 before = at
         return spans

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from nightsweep.engine.causes import AFTER_MEMORY, CAUSE, CONSEQUENCE, HINT, NEVER, SAME
+from nightsweep.engine.failure_rules import REMEDIES_SGLANG
 from nightsweep.engine.redact import redacted_text
 from nightsweep.engine.scan import Hit, Scan, scan
 from nightsweep.engine.values import BootFailure, FailureEvidence
@@ -17,6 +18,9 @@ from nightsweep.engine.values import BootFailure, FailureEvidence
 KILLED = frozenset({137, -9})
 SIGNALLED = frozenset({130, -2, 143, -15})
 STALL_REPEATS = 3
+NEAR_THE_END = 20
+"""Messages that may follow the exception on which a boot ended."""
+
 _NUMBERS = frozenset(
     {
         "needed",
@@ -45,8 +49,9 @@ def classify(evidence: FailureEvidence, *, kind: str | None = None) -> BootFailu
     """
     if evidence.launch_error is not None:
         return _launch(evidence.launch_error)
-    seen = scan(evidence.lines)
-    ready = seen.ready or evidence.ready
+    whole = scan(evidence.lines)
+    seen = whole.telling()
+    ready = seen.ready or (evidence.ready and whole.before is None)
     best = _adjusted(seen, seen.best())
     if best is not None and best.cause.weight == CAUSE:
         return _from_hit(seen, best, ready=ready)
@@ -90,14 +95,19 @@ def verdict_of(seen: Scan, *, exit_code: int | None = None) -> Verdict:
 
 def _shows_failure(seen: Scan, best: Hit | None, exit_code: int | None) -> bool:
     if seen.ready and (seen.stopped_at is not None or best is None):
-        return best is not None and not _while_stopping(seen, best)
+        crashed = seen.crashed and seen.stopped_at is None
+        return crashed or (best is not None and not _while_stopping(seen, best))
     if best is None:
-        at = seen.exceptions[-1][0] if seen.exceptions else None
-        ended_on_it = at is not None and seen.messages - at <= 20
-        return exit_code not in (None, 0) or (ended_on_it and not seen.ready)
+        return exit_code not in (None, 0) or (_ended_on_an_exception(seen) and not seen.ready)
     if best.cause.kind == "engine_stalled":
-        return seen.consequences("engine_stalled") >= STALL_REPEATS or exit_code not in (None, 0)
+        return seen.waits.longest >= STALL_REPEATS or exit_code not in (None, 0)
     return True
+
+
+def _ended_on_an_exception(seen: Scan) -> bool:
+    """Whether an exception is the log's last word: only a few lines came after it, or none that the engine says in peace."""
+    at = seen.last_exception_at
+    return at is not None and (seen.messages - at <= NEAR_THE_END or at > seen.spoke_at)
 
 
 def _while_stopping(seen: Scan, best: Hit) -> bool:
@@ -140,7 +150,7 @@ def _draft_quantisation(seen: Scan, hit: Hit) -> Hit | None:
 
 def _from_hit(seen: Scan, hit: Hit, *, ready: bool) -> BootFailure:
     kind, retry = hit.cause.kind, hit.cause.retry
-    remedy = remedy_of(hit)
+    remedy = REMEDIES_SGLANG[kind] if seen.sglang and kind in REMEDIES_SGLANG else remedy_of(hit)
     if ready and kind == "gpu_oom":
         kind = "oom_during_probe"
     if kind == "kv_too_small" and seen.cold_compile:
@@ -165,13 +175,13 @@ def numbers_of(hit: Hit) -> dict[str, float]:
 
 def remedy_of(hit: Hit) -> str:
     """Return one line for people, with the numbers of the deciding line."""
-    told = {name: text or "" for name, text in hit.found.groupdict().items()}
+    told = {name: redacted_text(text or "") for name, text in hit.found.groupdict().items()}  # never our own words
     if hit.cause.remedy == "kv_too_small":
         return _kv_remedy(told)
     try:
         if told.get("free") and told.get("total"):
             told["held"] = f"{float(told['total']) - float(told['free']):.2f}"
-        return redacted_text(hit.cause.remedy.format(**told).strip())
+        return hit.cause.remedy.format(**told).strip()
     except (KeyError, IndexError, ValueError):
         return hit.cause.remedy
 
@@ -205,7 +215,7 @@ def _from_circumstances(evidence: FailureEvidence, seen: Scan, best: Hit | None,
         return BootFailure("stopped", stage, evident, SAME, "it was stopped on purpose")
     if best is not None and best.cause.weight == HINT:
         return _from_hit(seen, best, ready=ready)
-    if evidence.exit_code in KILLED:
+    if evidence.exit_code in KILLED and not _died_of_itself(seen, best, ready=ready):
         return BootFailure(
             "killed",
             stage,
@@ -219,6 +229,14 @@ def _from_circumstances(evidence: FailureEvidence, seen: Scan, best: Hit | None,
     return _leftovers(evidence, seen, best, evident, ready=ready)
 
 
+def _died_of_itself(seen: Scan, best: Hit | None, *, ready: bool) -> bool:
+    """Whether the log states an exception that ended the engine: SGLang kills itself then, and others are killed for it."""
+    passed_on = best is not None and best.cause.kind in ("engine_died", "unknown_engine_init")
+    if ready:
+        return seen.crashed or (passed_on and seen.real_exception is not None)
+    return seen.real_exception is not None and (passed_on or _ended_on_an_exception(seen))
+
+
 def _leftovers(
     evidence: FailureEvidence, seen: Scan, best: Hit | None, evident: tuple[str, ...], *, ready: bool
 ) -> BootFailure:
@@ -227,6 +245,10 @@ def _leftovers(
         kind = "engine_stalled" if stalled else "engine_died"
         return BootFailure(
             kind, "serving", evident, SAME, "the engine ended while it served: its last lines are all there is"
+        )
+    if seen.real_exception is not None and (best is None or best.cause.weight == CONSEQUENCE):
+        return BootFailure(
+            "unknown", seen.stage, evident, SAME, "no known cause: the deciding line is the engine's own"
         )
     if seen.exceptions and not _only_generic(seen, best):
         return BootFailure(
@@ -258,7 +280,8 @@ def _only_generic(seen: Scan, best: Hit | None) -> bool:
 
 def _evident(seen: Scan, best: Hit | None) -> tuple[str, ...]:
     asked = next((line for _, line in seen.exceptions if "KeyboardInterrupt" in line), None)
-    first = (asked,) if asked is not None else tuple(line for _, line in seen.exceptions[:1])
+    told = seen.exceptions[:1] if seen.real_exception is None else [seen.real_exception]
+    first = (asked,) if asked is not None else tuple(line for _, line in told)
     from_best = best.lines if best is not None else ()
     return _kept((*first, *from_best)) or _kept((seen.last_line,) if seen.last_line else ())
 

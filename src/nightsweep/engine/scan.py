@@ -4,20 +4,42 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
+from nightsweep.engine import stalls
+from nightsweep.engine.boots import Boots
 from nightsweep.engine.causes import CONSEQUENCE, HINT, Cause
 from nightsweep.engine.failure_rules import CAUSES, CAUSES_IN_DRAFT, HARMLESS
 from nightsweep.engine.lines import Line, lines_of
+from nightsweep.engine.wrapped import Wrapped
 
 _ALARM = re.compile(
     r"rror|xception|atal|ailed|annot|No |not |denied|died|dead|less than|too (?:old|small|large)|should be|Unexpected key"
     r"|NCCL|nvidia-container|unsatisfied|out of memory|ncomplete|ETADATA|in use|sigquit|KV cache is needed|Interrupt"
     r"|can only be|EngineCore encountered|Illegal|is larger than|must |requires |leave no|appears to be|denied|restricted"
-    r"|unexpectedly|exit code|provided but|offline mode|off the bus|Unable to|is lost"
+    r"|unexpectedly|exit code|provided but|offline mode|off the bus|Unable to|is lost|Killed process"
+    r"|Kill process|oom-kill|OOM killer|code 137"
+    r"|OUT_OF_|egfault|egmentation|custom code"
+    r"|OutOfRes|StopIter|hit an exc"
 )
 _NEGATIVE = ("KV Cache is -", "KV cache memory: -")
-_EXCEPTION = re.compile(r"(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout)\b(?::|$)")
+_EXCEPTION = re.compile(
+    r"(?:[A-Za-z_][\w.]*\.)?[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|OutOfResources|StopIteration)\b(?::|$)"
+    r"|OutOfResources:|StopIteration\b(?::|$)|(?:[a-z_]\w{0,80}\.){0,8}(?:errors?|exceptions?)\.[A-Z]\w*:"
+)
+_WRAPPING = re.compile(
+    r"(?:[\w.]*\.)?(?:SystemExit|GeneratorExit|CancelledError|BrokenPipeError|ConnectionResetError|EOFError|ChildFailedError"
+    r"|ProcessExitedException|ContextTerminated)\b"
+    r"|RuntimeError: (?:Worker failed with error|cancelled|Engine process|Engine loop|Background loop|Server process"
+    r"|Rank \d+ scheduler)"
+    r"|(?:[\w.]*\.)?Dist(?:Network|Store)Error\b|(?:[\w.]*\.)?TimeoutError: RPC call"
+)
+"""Exceptions that only pass on that something failed elsewhere."""
+
+_BROKEN_CONTEXT = re.compile(
+    r"CUDA error: (?:an illegal (?:memory access|instruction)|device-side assert|misaligned address|unspecified launch failure)"
+)
+"""After these no process ever computes again."""
 _CONTINUED = ("Unexpected keyword", "Input should be", "Value error,")
 _EARLY = ("MemorySnapshot", "init_device", "mem_get_info")
 _CAPTURE = ("capture_end", "capture_model", "graph_capture", "cuda_graph_runner", "capture_begin")
@@ -37,6 +59,9 @@ _OF_A_BOOT = frozenset(
     }
 )
 """What can only keep an engine from coming up; said by one that serves, it is about a request."""
+
+_PROBED = frozenset({"gpu_oom", "cuda_init_failed"})
+"""What libraries say aloud while they try how much they get, and then do with less."""
 
 _NEAR = 60
 """Messages within which a traceback's frames belong to its last line."""
@@ -81,6 +106,9 @@ _STAGE_FIRST_WORDS = frozenset({text.split(" ")[0] for text, _ in STAGE_WORDS}) 
     "Shutting",
     "[shutdown]",
     "The",
+    "▄▄",
+    "No",
+    "Engine",
 }
 
 
@@ -95,6 +123,8 @@ class Hit:
     stage: str
     in_draft: bool
     after_target: bool
+    aside: bool = False
+    """Whether it stands on no line of the engine's own and is no exception: a boot that goes on takes it back."""
 
 
 @dataclass
@@ -103,6 +133,11 @@ class Scan:
 
     hits: list[Hit] = field(default_factory=list)
     exceptions: list[tuple[int, str]] = field(default_factory=list)
+    real_exception: tuple[int, str] | None = None
+    last_exception_at: int | None = None
+    spoke_at: int = 0
+    crashed: bool = False
+    waits: stalls.Stalls = field(default_factory=stalls.Stalls)
     messages: int = 0
     stage: str = "arguments"
     ready: bool = False
@@ -117,6 +152,9 @@ class Scan:
     sglang: bool = False
     early_at: int | None = None
     capture_at: int | None = None
+    before: Scan | None = None
+    _boots: Boots = field(default_factory=Boots)
+    _wrapped: Wrapped = field(default_factory=Wrapped)
     _previous: str = ""
     _ignoring: bool = False
 
@@ -131,14 +169,40 @@ class Scan:
         message = line.message.strip()
         if not message:
             return
+        if self._boots.begins(line, moved=self._moved()):
+            self._begin()
         self.messages += 1
         self.sglang = self.sglang or line.style == "sglang"
         self.last_line = line.raw.strip()[:1000]
         self._progress(message, line)
+        if line.headed and line.level == "INFO":
+            self.spoke_at = self.messages
         if self._looks_alarming(message, line) and not self._ignored_by_python(message):
             self._match(message, line)
+        self._go_on(message, line)
         if "it/s]" not in message and "s/it]" not in message:  # a bar may come between a cause's two lines
             self._previous = message
+
+    def _moved(self) -> bool:
+        """Whether this boot told more than its arguments."""
+        told = bool(self.hits or self.exceptions) and self._boots.signed
+        return told or self.ready or self.stage not in ("arguments", "config")
+
+    def _begin(self) -> None:
+        """Begin anew: what follows is another boot. The one before is kept, for a log that ends early in the next."""
+        before = Scan()
+        for each in fields(Scan):
+            setattr(before, each.name, getattr(self, each.name))
+        before.before = None
+        fresh = Scan(before=before, messages=self.messages, spoke_at=self.messages, sglang=self.sglang)
+        fresh._boots = self._boots
+        for each in fields(Scan):
+            setattr(self, each.name, getattr(fresh, each.name))
+
+    def telling(self) -> Scan:
+        """Return the boot that tells of the end: the last one, or the one before while the last tells nothing at all."""
+        silent = not (self.ready or self.hits or self.exceptions or self.stopped_at)
+        return self.before if silent and self.before is not None and self.before.hits else self
 
     def _ignored_by_python(self, message: str) -> bool:
         """Whether a message is of a traceback that Python itself calls ignored: something failed while it was cleaned up."""
@@ -159,17 +223,29 @@ class Scan:
     def _progress(self, message: str, line: Line) -> None:
         for text, stage in _STAGE_BY_INITIAL.get(message[0], ()):
             if message.startswith(text):
+                self._boots.engine_wrote(line)
                 self._advance(stage)
                 self._note(message)
                 return
         if message.startswith(("Application startup complete", "The server is fired up")):
+            self._boots.engine_wrote(line)
             self._ready(message, line)
+        elif message.startswith("Engine 0") and stalls.generates(message):
+            self._unstall()
         elif message.startswith(("Loading drafter model", "Compiling a graph for", "Shutting down", "[shutdown]")):
             self._note(message)
 
     def _advance(self, stage: str) -> None:
         if STAGE_ORDER.index(stage) > STAGE_ORDER.index(self.stage):
             self.stage = stage
+            self._unstall()
+            self.hits = [hit for hit in self.hits if not (hit.aside and hit.cause.kind in _PROBED)]
+
+    def _unstall(self) -> None:
+        """Forget the waits so far: the engine went on."""
+        if self.waits.longest:
+            self.waits.moved()
+            self.hits = [hit for hit in self.hits if hit.cause.kind != "engine_stalled"]
 
     def _note(self, message: str) -> None:
         if message.startswith(("Starting to load", "Loading model from scratch", "Load weight begin")):
@@ -194,12 +270,14 @@ class Scan:
         self.stage = "serving"
         self.hits.clear()  # whatever alarmed before, the engine came up
         self.exceptions.clear()
+        self.waits.moved()
+        self.real_exception, self.last_exception_at, self.crashed = None, None, False
 
     # --- what it says ------------------------------------------------------------------------------------------------
 
     def _looks_alarming(self, message: str, line: Line) -> bool:
         if line.headed and line.level in ("INFO", "DEBUG", "WARNING"):
-            return any(sign in message for sign in _NEGATIVE)
+            return message.startswith(stalls.SENTENCE) or any(sign in message for sign in _NEGATIVE)
         if message.startswith(('File "', "^", "~", "raise ")) or "it/s]" in message or "s/it]" in message:
             self._frame(message)
             return False
@@ -223,16 +301,45 @@ class Scan:
         stated = (CAUSES_IN_DRAFT if self._in_draft() else CAUSES).first(text)
         if stated is not None:
             kept = (self._previous, line.raw) if continued else (line.raw,)
-            self._keep(*stated, tuple(part.strip()[:1000] for part in kept))
+            self._keep(*stated, line, lines=tuple(part.strip()[:1000] for part in kept))
             return
-        if _EXCEPTION.match(message) and len(self.exceptions) < 200:
+        if _EXCEPTION.match(message):
+            self._raised(message, line)
+
+    def _go_on(self, message: str, line: Line) -> None:
+        """Take the rest of a sentence that was wrapped: it may say more than its first lines did."""
+        joined = self._wrapped.joined(message, line)
+        if joined is None:
+            return
+        stated = CAUSES.first(joined)
+        if stated is None or stated[0].kind != "kv_too_small":
+            return
+        cause, found = stated
+        if self.hits and self.hits[-1].cause.kind == cause.kind:
+            self.hits[-1] = replace(self.hits[-1], cause=cause, found=found)
+        else:
+            self._keep(cause, found, line, lines=(line.raw.strip()[:1000],))
+
+    def _raised(self, message: str, line: Line) -> None:
+        self._boots.engine_wrote(line)
+        self.last_exception_at = self.messages
+        self.crashed = self.crashed or _BROKEN_CONTEXT.search(message, 0, 4000) is not None
+        if len(self.exceptions) < 200:
             self.exceptions.append((self.messages, line.raw.strip()[:1000]))
+            self._real(message)
+
+    def _real(self, message: str) -> None:
+        if self.real_exception is None and not _WRAPPING.match(message) and "KeyboardInterrupt" not in message:
+            self.real_exception = self.exceptions[-1]
 
     def _in_draft(self) -> bool:
         """Whether the draft's weights are being read: target and draft are loaded in this order, and told as one."""
         return (self.drafter_next or self.loads > 0) and not self.loaded
 
-    def _keep(self, cause: Cause, found: re.Match[str], lines: tuple[str, ...]) -> None:
+    def _keep(self, cause: Cause, found: re.Match[str], line: Line, *, lines: tuple[str, ...]) -> None:
+        self._boots.engine_wrote(line)
+        if cause.kind == "engine_stalled":
+            self.waits.wait(prefix=line.prefix, raw=line.raw)
         if len(self.hits) >= 500:
             return
         stage = cause.stage or self.stage
@@ -249,6 +356,7 @@ class Scan:
                 stage="serving" if self.ready else stage,
                 in_draft=self._in_draft(),
                 after_target=self.loads > 0 or self.loaded,
+                aside=not line.headed and not _EXCEPTION.match(line.message),
             )
         )
 
