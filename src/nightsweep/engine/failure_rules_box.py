@@ -11,9 +11,11 @@ from nightsweep.engine.causes import HINT, SAME, Cause, cause
 HARDWARE: tuple[Cause, ...] = (
     cause(
         "host_oom_killed",
-        r"[Oo]ut of memory: Kill(?:ed)? process \d+ \((?P<who>[^)\n]{1,60})\)|oom-kill:constraint=\w+,.{0,400}?task=(?P<task>[^,\n]{1,60})",
+        r"[Oo]ut of memory: Kill(?:ed)? process \d+ \((?P<who>[^)\n]{1,60})\)"
+        r"|oom-kill:constraint=\w+,.{0,400}?task=(?P<task>[^,\n]{1,60})",
         words="Kill Killed oom",
-        remedy="the kernel's OOM killer ended it ({who}{task}): the memory limit of container or box was reached: raise it, or "
+        remedy="the kernel's OOM killer ended it ({who}{task}): the memory limit of container or box was reached: "
+        "raise it, or "
         "ask for less",
     ),
     cause(
@@ -58,7 +60,8 @@ HARDWARE: tuple[Cause, ...] = (
         r"unsatisfied condition: cuda ?>= ?(?P<least>\d+(?:\.\d+)?)",
         needle="unsatisfied condition: cuda",
         stage="launch",
-        remedy="the image needs a driver for CUDA {least} or newer: update the box's NVIDIA driver, or take an image for an older "
+        remedy="the image needs a driver for CUDA {least} or newer: update the box's NVIDIA driver, or take an "
+        "image for an older "
         "CUDA",
     ),
     cause(
@@ -137,7 +140,8 @@ PLACES: tuple[Cause, ...] = (
     ),
     cause(
         "image_missing",
-        r"manifest (?:for \S+ )?(?:not found|unknown)|No such image|pull access denied|repository does not exist or may require",
+        r"manifest (?:for \S+ )?(?:not found|unknown)|No such image|pull access denied"
+        r"|repository does not exist or may require",
         words="manifest image pull repository",
         stage="launch",
         remedy="the image is not here and cannot be pulled: check its name and tag, and the login to its registry",
@@ -188,7 +192,8 @@ PLACES: tuple[Cause, ...] = (
     ),
     cause(
         "draft_arch_unsupported",
-        r"SpeculativeConfig .{0,400}?Model architectures \[(?P<what>[^\]]{0,300})\] (?:are not supported|failed to be inspected)"
+        r"SpeculativeConfig .{0,400}?Model architectures \[(?P<what>[^\]]{0,300})\] (?:are not supported"
+        r"|failed to be inspected)"
         r"|Model architectures \[(?P<draft>[^\]]{0,200}?(?:DFlash|DSpark|Eagle|MTP|Draft|Medusa)[^\]]{0,200})\] (?:are not "
         r"supported|failed)",
         needle="Model architectures ",

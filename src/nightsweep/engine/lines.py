@@ -221,13 +221,12 @@ def _inner_header(text: str, *, after: int) -> int | None:
     """Return where a second writer's text begins on the same line, or None."""
     if text.find("pid=", after) >= 0 and text.find("(", after) >= 0:
         for header in HEADER.finditer(text, after):
-            found = _WRITER.search(text, max(after, header.start() - 160), header.start())
-            if found is not None:
-                return found.start()
+            writer = _WRITER.search(text, max(after, header.start() - 160), header.start())
+            if writer is not None:
+                return writer.start()
     at = text.find("[20", after)
     if at >= 0:
-        header = HEADER.match(text, at)
-        if header is not None:
+        if HEADER.match(text, at) is not None:
             return at
     return None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from nightsweep.engine.failures import classify, verdict
@@ -311,6 +313,54 @@ FAILURES: list[tuple[str, str]] = [
     ("host_lost", "NVRM: Xid (PCI:0000:01:00): 79, pid=7, name=python3, GPU has fallen off the bus."),
     ("host_lost", "Unable to determine the device handle for GPU0000:01:00.0: Unknown Error"),
     ("host_lost", f"{ERR}RuntimeError: CUDA error: unspecified launch failure: GPU is lost"),
+    (
+        "host_oom_killed",
+        "[ 1234.5] Memory cgroup out of memory: Killed process 4711 (VLLM::EngineCor) total-vm:131072000kB",
+    ),
+    ("host_oom_killed", "kernel: Out of memory: Kill process 4711 (python3) score 900 or sacrifice child"),
+    ("host_oom_killed", "systemd[1]: vllm.service: A process of this unit has been killed by the OOM killer."),
+    ("host_oom_killed", "systemd[1]: vllm.service: Failed with result 'oom-kill'."),
+    ("gpu_oom", f"{ERR}RuntimeError: CUDA driver error: out of memory"),
+    ("gpu_oom", f"{ERR}RuntimeError: level_zero backend failed with error: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)"),
+    ("gpu_oom", f"{ERR}Cuda failure 2 'out of memory'"),
+    (
+        "unsupported_combination",
+        "ValueError: World size (4) is larger than the number of available GPUs (1) in this node. If this is intentional",
+    ),
+    (
+        "unsupported_combination",
+        f"{VALUE % 'VllmConfig'}\n  Value error, Speculative decoding with draft model is not supported yet. [type=value_error]",
+    ),
+    ("unsupported_combination", "NotImplementedError: Speculative decoding is not yet supported on this platform."),
+    (
+        "bad_flag",
+        f"{VALUE % 'ModelConfig'}\n  Value error, Unknown quantization method: fp3. Must be one of ['awq']. [type=v]",
+    ),
+    (
+        "bad_flag",
+        "ValueError: The repository /models/foo contains custom code which must be executed to correctly load the model.",
+    ),
+    (
+        "port_in_use",
+        "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. "
+        "The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).",
+    ),
+    (
+        "port_in_use",
+        "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port: 29500, "
+        "useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
+    ),
+    ("engine_died", f"{ERR}torch.AcceleratorError: CUDA error: an illegal memory access was encountered"),
+    ("engine_died", f"{ERR}RuntimeError: CUDA error: device-side assert triggered"),
+    ("engine_died", "!!!!!!! Segfault encountered !!!!!!!"),
+    (
+        "engine_died",
+        "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {'EngineCore': -11}",
+    ),
+    (
+        "cuda_init_failed",
+        "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=13.0, please update your driver",
+    ),
 ]
 
 HEALTHY = [
@@ -328,6 +378,10 @@ HEALTHY = [
     '  File "x.py", line 1\nAttributeError: x',
     WARN
     + "Possibly too large swap space. 4.00 GiB out of the 7.6 GiB total CPU memory is allocated for the swap space.",
+    "-> also Fehler? CUDA out of memory hatten wir früher bei 0.95, jetzt nicht mehr",
+    "we had CUDA out of memory before, and an OutOfMemoryError now and then",
+    "maybe it was killed by the OOM killer of the kernel",
+    "[TensorRT-LLM][WARNING] Skipping tactic 12: [TensorRT-LLM][ERROR] CUDA runtime error in cudaMalloc: out of memory",
     SGL + "Ignore import error when loading sglang.srt.models.x: No module named 'y'",
 ]
 READY = "(APIServer pid=1) INFO:     Application startup complete."
@@ -387,7 +441,7 @@ def test_what_a_failure_says_is_a_remedy_without_holes() -> None:
     for _, text in FAILURES:
         failure = classify(evidence(lines(text), exit_code=1))
         assert failure.remedy
-        assert "{" not in failure.remedy.replace("{'", "").replace("{}", ""), failure.remedy
+        assert not re.search(r"\{\w*\}|\*\*\*", failure.remedy.replace("core proc(s): {}", "")), failure.remedy
         assert failure.lines
         assert failure.retry in ("never", "same", "after_memory")
 
