@@ -107,7 +107,12 @@ def _shows_failure(seen: Scan, best: Hit | None, exit_code: int | None) -> bool:
 def _ended_on_an_exception(seen: Scan) -> bool:
     """Whether an exception is the log's last word: only a few lines came after it, or none that the engine says in peace."""
     at = seen.last_exception_at
-    return at is not None and (seen.messages - at <= NEAR_THE_END or at > seen.spoke_at)
+    return at is not None and at > seen.went_on_at and (seen.messages - at <= NEAR_THE_END or _last_word(seen, at))
+
+
+def _last_word(seen: Scan, at: int | None) -> bool:
+    """Whether nothing that the engine says in peace came after a message."""
+    return at is not None and at > max(seen.spoke_at, seen.went_on_at)
 
 
 def _while_stopping(seen: Scan, best: Hit) -> bool:
@@ -234,7 +239,7 @@ def _died_of_itself(seen: Scan, best: Hit | None, *, ready: bool) -> bool:
     passed_on = best is not None and best.cause.kind in ("engine_died", "unknown_engine_init")
     if ready:
         return seen.crashed or (passed_on and seen.real_exception is not None)
-    return seen.real_exception is not None and (passed_on or _ended_on_an_exception(seen))
+    return seen.real_exception is not None and (passed_on or _last_word(seen, seen.last_exception_at))
 
 
 def _leftovers(

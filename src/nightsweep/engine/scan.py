@@ -136,6 +136,7 @@ class Scan:
     real_exception: tuple[int, str] | None = None
     last_exception_at: int | None = None
     spoke_at: int = 0
+    went_on_at: int = 0
     crashed: bool = False
     waits: stalls.Stalls = field(default_factory=stalls.Stalls)
     messages: int = 0
@@ -175,10 +176,11 @@ class Scan:
         self.sglang = self.sglang or line.style == "sglang"
         self.last_line = line.raw.strip()[:1000]
         self._progress(message, line)
-        if line.headed and line.level == "INFO":
+        if self._looks_alarming(message, line):
+            if not self._ignored_by_python(message):
+                self._match(message, line)
+        elif line.headed and (line.level == "INFO" or line.style == "sglang"):
             self.spoke_at = self.messages
-        if self._looks_alarming(message, line) and not self._ignored_by_python(message):
-            self._match(message, line)
         self._go_on(message, line)
         if "it/s]" not in message and "s/it]" not in message:  # a bar may come between a cause's two lines
             self._previous = message
@@ -194,7 +196,8 @@ class Scan:
         for each in fields(Scan):
             setattr(before, each.name, getattr(self, each.name))
         before.before = None
-        fresh = Scan(before=before, messages=self.messages, spoke_at=self.messages, sglang=self.sglang)
+        now = self.messages
+        fresh = Scan(before=before, messages=now, spoke_at=now, went_on_at=now, sglang=self.sglang)
         fresh._boots = self._boots
         for each in fields(Scan):
             setattr(self, each.name, getattr(fresh, each.name))
@@ -224,6 +227,7 @@ class Scan:
         for text, stage in _STAGE_BY_INITIAL.get(message[0], ()):
             if message.startswith(text):
                 self._boots.engine_wrote(line)
+                self.went_on_at = self.messages
                 self._advance(stage)
                 self._note(message)
                 return

@@ -128,6 +128,15 @@ def test_an_exception_that_the_engine_lived_on_after_is_no_end() -> None:
     assert verdict([caught, *after]).state == "unknown"
 
 
+def test_an_exception_before_the_next_stage_neither_ends_the_boot_nor_explains_its_kill() -> None:
+    log = [
+        "ZeroDivisionError: division by zero",
+        CORE + "INFO 05-20 10:00:09 [default_loader.py:489] Loading weights took 1.0 seconds",
+    ]
+    assert verdict(log).state == "unknown"
+    assert classify(evidence(log, exit_code=137)).kind == "killed"
+
+
 def test_the_last_of_very_many_exceptions_still_ends_the_boot() -> None:
     line = CORE + "ERROR 05-20 10:00:02 [core.py:1001] ZeroDivisionError: division by zero"
     assert verdict([line] * 300).state == "failed"
