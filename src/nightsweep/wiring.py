@@ -229,12 +229,29 @@ def load_plan(text: str, *, source: str, base: Path | None = None) -> tuple[Swee
     plan = load(text, source=source)
     if plan.probe.ca is not None and base is not None:
         plan = replace(plan, probe=replace(plan.probe, ca=str(base / plan.probe.ca)))
-    require_ca(plan.probe.ca)
+    with _told_at(("probe", "ca"), text, source=source):
+        require_ca(plan.probe.ca)
     name = plan.probe.prompts
     if name.endswith(".jsonl") and not Path(name).is_absolute() and base is not None:
         name = str(base / name)
-    prompts = load_prompts(name)
+    with _told_at(("probe", "prompts"), text, source=source):
+        prompts = load_prompts(name)
     return with_prompts_hash(plan, prompts.sha256), prompts.prompts
+
+
+@contextlib.contextmanager
+def _told_at(path: tuple[str, ...], text: str, *, source: str) -> Iterator[None]:
+    """Tell a mistake in what a sweep file names with the line that names it."""
+    from nightsweep.errors import InvalidPlan
+    from nightsweep.plan import yamltree
+
+    try:
+        yield
+    except InvalidPlan as error:
+        line = yamltree.read(text).line(path)
+        key = ".".join(path)
+        told = (one if one.startswith(f"{key}: ") else f"{key}: {one}" for one in error.facts["problems"])
+        raise InvalidPlan(problems=tuple(f"{source}:{line}: {one}" for one in told)) from error
 
 
 @contextlib.contextmanager

@@ -27,9 +27,7 @@ PATIENCE = 60.0
 class NotServed(HostError):
     """No service takes sweeps for this box."""
 
-    summary = (
-        "no service serves box {box} at {api}: start one with `nightsweep serve`, or run the file here without --on-service"
-    )
+    summary = "no service serves box {box} at {api}: start one with `nightsweep serve`, or run the file here without --on-service"
 
 
 def follow(api: PrefectApi, run_id: str, *, queries: object, name: str) -> tuple[FlowRun, SweepRow | None]:

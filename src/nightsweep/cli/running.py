@@ -45,13 +45,20 @@ def run_and_finish(
         interrupt = interrupt_behind(error)
         if interrupt is None:
             raise
-        return stopped(view, interrupt)
+        return stopped(chosen, view, interrupt, as_json=as_json)
 
 
-def stopped(view: ProgressView, interrupt: BaseException) -> int:
-    """Say how far an interrupted sweep came; return the exit code."""
+def stopped(chosen: Settings, view: ProgressView, interrupt: BaseException, *, as_json: bool = False) -> int:
+    """Print what an interrupted sweep has, and say how far it came; return the exit code."""
     why = "Ctrl-C" if isinstance(interrupt, KeyboardInterrupt) else str(interrupt)
     last = view.last
+    if last is not None and last.windows_done:
+        from nightsweep.analysis.values import Filters
+
+        with wiring.open_queries(chosen) as queries:
+            simulated = any(row.simulated for row in queries.sweeps(limit=50) if row.sweep_id == last.sweep_id)
+            filters = Filters(sweep=last.sweep_id, with_flagged="yes")
+            print_result(queries, filters, simulated=simulated, as_json=as_json)
     if last is None:
         click.echo(f"stopped ({why}) before anything was begun", err=True)
     else:
@@ -75,6 +82,8 @@ def run_here(
         wiring.open_store(chosen) as store,
         wiring.open_tools(chosen, store, prompts) as tools,
     ):
+        with wiring.open_queries(chosen) as queries:
+            view.namesakes = {row.sweep_id for row in queries.sweeps(limit=200) if row.name == plan.name}
         outcome = run_sweep(
             plan, tools, file_text=file_text, steps=view.steps(), limits=limits_of(plan.schedule, until)
         )
@@ -105,6 +114,7 @@ class ProgressView:
         self._task: object | None = None
         self._said: tuple[str, int] | None = None
         self.last: Progress | None = None
+        self.namesakes: set[int] = set()
 
     def __enter__(self) -> ProgressView:
         if self._tty:
@@ -134,6 +144,12 @@ class ProgressView:
 
     def show(self, progress: Progress) -> None:
         """Show where the sweep is; in plain lines, what was said already is not said again."""
+        if self.last is None and self.namesakes and progress.sweep_id not in self.namesakes:
+            click.echo(
+                f"configs or probe differ from what sweep {max(self.namesakes)} of this name measured: this is a new sweep "
+                f"({progress.sweep_id}); `nightsweep cells` lists both",
+                err=True,
+            )
         self.last = progress
         if self._bar is not None:
             self._bar.update(  # type: ignore[attr-defined]
@@ -182,7 +198,26 @@ def print_result(queries: object, filters: object, *, simulated: bool, as_json: 
     print_boots(queries.boots(filters), title=f"Boots{label}")  # type: ignore[attr-defined]
     click.echo()
     print_cells(cells, title=f"Cells{label}")
+    print_others(queries, filters, label=label)
     click.echo()
+
+
+def print_others(queries: object, filters: object, *, label: str) -> None:
+    """Print what is no decode window, where there is any: single-batch runs and prefills."""
+    from dataclasses import replace
+
+    from nightsweep.analysis.summary import summarise, summarise_prefills
+    from nightsweep.analysis.tables import prefills_table
+    from nightsweep.cli.render import print_cells, show
+
+    single = summarise(queries.windows(replace(filters, kind="single_batch")))  # type: ignore[attr-defined, type-var]
+    if single:
+        click.echo()
+        print_cells(single, title=f"Single batch{label}")
+    prefills = summarise_prefills(queries.prefills(filters))  # type: ignore[attr-defined]
+    if prefills:
+        click.echo()
+        show(prefills_table(prefills, title=f"Prefill{label}"))
 
 
 def exit_code(outcome: Outcome) -> int:

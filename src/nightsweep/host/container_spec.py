@@ -17,6 +17,8 @@ from nightsweep.ports import ForeignContainer, Launch, Secret
 BOOT = "nightsweep.boot"
 OWNED = "nightsweep.owned"
 PORT = "nightsweep.port"
+HOLDER = "nightsweep.holder"
+"""Label: who started the engine, as in a lease. Two sweeps on one machine must not stop each other's engines."""
 CONTAINER_PORT = "nightsweep.container-port"
 
 DOCKER_SHM_SIZE = 64 * 1024 * 1024

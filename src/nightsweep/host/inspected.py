@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nightsweep.host.container_spec import BOOT, CONTAINER_PORT, OWNED, PORT
+from nightsweep.host.container_spec import BOOT, CONTAINER_PORT, HOLDER, OWNED, PORT
 from nightsweep.ports import EngineHandle, EngineState
 
 KILLED = 137
@@ -50,10 +50,6 @@ def labels(attrs: Mapping[str, Any]) -> Mapping[str, str]:
     """Return a container's labels; empty when it has none."""
     found: Mapping[str, str] = attrs["Config"].get("Labels") or {}
     return found
-
-
-HOLDER = "nightsweep.holder"
-"""Label: who started the engine, as in a lease. Two homes on one daemon must not stop each other's engines."""
 
 
 def handle(

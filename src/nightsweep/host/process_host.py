@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from nightsweep.engine.values import LogLine
 from nightsweep.errors import LaunchRefused, PortBusy
 from nightsweep.host import box, listeners, process_env, process_log, process_tree
+from nightsweep.host.container_spec import HOLDER
 from nightsweep.host.followers import Followers
 from nightsweep.host.freeing import Freeing
 from nightsweep.host.process_records import EngineRecord, EngineRecords
@@ -89,6 +90,7 @@ class ProcessHost:
             started_at=self._clock.now().isoformat(),
             command=masked_command(launch.command, launch.env),
             service=f"{os.getpid()}:{process_tree.birth(os.getpid())}",
+            holder=launch.labels.get(HOLDER),
         )
         self._records.write(record)  # before the start: an engine without any record could not be found again
         try:
@@ -275,7 +277,13 @@ def _handle(record: EngineRecord, facts: dict[str, object]) -> EngineHandle:
         boot_key=record.boot_key,
         port=record.port,
         base_url=f"http://127.0.0.1:{record.port}",
-        facts={"pid": record.pid, "started_at": record.started_at, "command": list(record.command), **facts},
+        facts={
+            "pid": record.pid,
+            "started_at": record.started_at,
+            "command": list(record.command),
+            "holder": record.holder,
+            **facts,
+        },
     )
 
 

@@ -29,6 +29,7 @@ class EngineRecord:
         started_at: UTC, ISO 8601.
         command: Without secrets.
         service: Pid of the process that started it, with its birth.
+        holder: Who started it, as in a lease: others leave the engine alone while that one lives.
     """
 
     boot_key: str
@@ -39,6 +40,7 @@ class EngineRecord:
     service: str
     pid: int | None = None
     birth: str | None = None
+    holder: str | None = None
 
     @property
     def id(self) -> str:

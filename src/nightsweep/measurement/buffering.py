@@ -18,7 +18,9 @@ MOST = 0.5
 """Share of the requests that must show it."""
 
 TIMES = ("ttft", "tpot", "e2e", "chunk_gap")
-BUFFERED = "the proxy buffers the stream: client-side times are not the engine's"
+BUFFERED = (
+    "the stream came in bursts (a buffering proxy, or a machine too busy): client-side times are not the engine's"
+)
 HIDDEN = "the first chunk holds the tokens of many steps: TTFT is not the engine's"
 
 

@@ -100,7 +100,9 @@ class RequestTiming:
     error: str | None = None
     cancelled: bool = False  # ended by the probe when the window had closed
     acceptance: RequestAcceptance | None = None
-    repetition: float | None = None  # its text's compressed size as a share of its size; None where it was not looked at
+    repetition: float | None = (
+        None  # its text's compressed size as a share of its size; None where it was not looked at
+    )
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,8 @@ def _plan(raw: Any, reading: _Reading) -> dict[str, Any] | None:
         reading.mistakes.append(Mistake((), found, f"a mapping with the keys {', '.join(TOP_KEYS)}"))
         return None
     reading.mistakes += unknown_top_keys(raw)
-    engine = reading.section(EngineIn, _required(raw, "engine", reading), ("engine",), _ENGINE_STAND_INS)
+    given = _required(raw, "engine", reading)
+    engine = reading.section(EngineIn, given, ("engine",), _stand_ins(given))
     entries = _entries(raw, reading)
     probe = _probe(_required(raw, "probe", reading), reading)
     parts: dict[str, Any] = {
@@ -129,6 +130,15 @@ def _refuse_endless(configs: tuple[EngineConfig, ...], probe: ProbeSpec, reading
     found = f"{len(configs):,} configs x {each:,} measurements = {len(configs) * each:,}"
     remedy = "Lower repeats, boots, the grid, concurrency or temperature, or make several sweeps of it."
     reading.mistakes.append(Mistake(("probe", "repeats"), found, f"at most {MOST_WINDOWS:,} in one sweep", remedy))
+
+
+def _stand_ins(engine: Any) -> dict[str, Any]:
+    """Return what takes the place of required keys that are wrong, so that other mistakes are found in the same go.
+
+    A process has no image: standing in for one would be told as a mistake of its own.
+    """
+    process = isinstance(engine, dict) and engine.get("host") == "process"
+    return {key: value for key, value in _ENGINE_STAND_INS.items() if not (process and key == "image")}
 
 
 def _required(raw: dict[str, Any], key: str, reading: _Reading) -> Any:

@@ -65,7 +65,7 @@ def load_prompts(name_or_path: str) -> PromptSet:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        why = error.strerror if isinstance(error, OSError) and error.strerror else "it is no UTF-8 text"
         raise InvalidPlan(
             problems=(
                 f"probe.prompts: {name_or_path!r} cannot be read ({why}); "

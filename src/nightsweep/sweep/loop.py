@@ -186,8 +186,7 @@ def _until_nothing_is_left(run: _Run, left: tuple[BootTask, ...]) -> None:
 
 
 def _one_boot(run: _Run, task: BootTask) -> None:
-    control = task.boot_round - CONTROL_ROUND
-    name = f"{task.config.name} ({f'control boot {control + 1}' if control >= 0 else f'boot {task.boot_round + 1}'})"
+    name = _boot_name(run, task)
     try:
         with contextlib.ExitStack() as stack:
             run.say("boot", f"booting {name}")
@@ -197,7 +196,17 @@ def _one_boot(run: _Run, task: BootTask) -> None:
             run.say("stopping", f"stopping {name}")
     except BootError as error:
         run.problems.append(f"{name}: {error}")
+        run.say("failed", f"{name} failed: {error}")
         run.tools.store.event("boot_failed", f"{name}: {error}", level="warning", sweep_id=run.sweep_id)
+
+
+def _boot_name(run: _Run, task: BootTask) -> str:
+    """Return what a boot is called; its number of a config's boots only where there are several."""
+    control = task.boot_round - CONTROL_ROUND
+    if control >= 0:
+        return f"{task.config.name} (control boot {control + 1})"
+    of = run.plan.probe.boots
+    return f"{task.config.name} (boot {task.boot_round + 1} of {of})" if of > 1 else task.config.name
 
 
 def _up(run: _Run, task: BootTask, stack: contextlib.ExitStack) -> Running:
@@ -279,7 +288,7 @@ def _release_after(run: _Run, error: BaseException) -> None:
     if isinstance(error, LeaseLost):
         return
     if isinstance(error, KeyboardInterrupt | Terminated):
-        state, note = "partial", f"interrupted: {error or type(error).__name__}"
+        state, note = "partial", f"interrupted: {str(error) or 'Ctrl-C'}"
     elif isinstance(error, HostError | StoreError | SweepError):
         state, note = "failed", str(error)
     elif isinstance(error, Exception):

@@ -33,3 +33,11 @@ def test_more_windows_than_anybody_could_measure_are_refused_at_once(repeats: in
 
 def test_a_long_sweep_is_a_sweep() -> None:
     assert load(FILE.format(repeats=50_000, boots=1)).probe.repeats == 50_000
+
+
+def test_a_process_with_another_mistake_is_not_accused_of_an_image() -> None:
+    text = FILE.format(repeats=1, boots=1).replace("kind: vllm", "kind: vlm")
+    with pytest.raises(InvalidPlan) as raised:
+        load(text, source="f.yaml")
+    assert [problem.split(":")[1] for problem in raised.value.facts["problems"]] == ["2"]
+    assert "image" not in str(raised.value)

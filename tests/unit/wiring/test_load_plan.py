@@ -1,0 +1,37 @@
+"""What a sweep file names is checked with the file, and told with the line that names it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nightsweep import wiring
+from nightsweep.errors import InvalidPlan
+
+FILE = """\
+name: f
+engine: {kind: vllm, host: process, model: m, served_name: m}
+configs: [{name: a}]
+probe:
+  concurrency: [1]
+  temperature: [0.7]
+  prompts: mine.jsonl
+"""
+
+
+def test_a_prompt_file_that_is_not_there_is_told_with_line_and_key(tmp_path: Path) -> None:
+    with pytest.raises(InvalidPlan, match=r"f\.yaml:7: probe\.prompts: .*mine\.jsonl.*use one of code, prose"):
+        wiring.load_plan(FILE, source="f.yaml", base=tmp_path)
+
+
+def test_a_prompt_file_that_is_no_text_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_bytes(b"\xff\xfe\x00binary")
+    with pytest.raises(InvalidPlan, match=r"f\.yaml:7: probe\.prompts: .*no UTF-8 text"):
+        wiring.load_plan(FILE, source="f.yaml", base=tmp_path)
+
+
+def test_a_wrong_line_of_a_prompt_file_is_told_with_both_places(tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_text('{"prompt": "fine"}\n{"promt": "x"}\n')
+    with pytest.raises(InvalidPlan, match=r"f\.yaml:7: probe\.prompts: .*mine\.jsonl:2: found promt"):
+        wiring.load_plan(FILE, source="f.yaml", base=tmp_path)
