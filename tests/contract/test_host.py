@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import docker
@@ -260,6 +261,16 @@ def test_a_stop_that_is_heeded_is_quick_and_leaves_nothing(bench: Bench) -> None
     assert bench.host.owned() == ()
     assert not bench.host.state(handle).running
     bench.host.wait_free(port=handle.port, timeout=Seconds(5.0))
+
+
+def test_an_engine_tells_who_holds_it_to_others_also(bench: Bench) -> None:
+    launch = bench.launch("--silent-listener")
+    labels = {**launch.labels, "nightsweep.holder": "host~1:2:3:4"}
+
+    bench.host.start(replace(launch, labels=labels))
+
+    (found,) = bench.later_service().owned()
+    assert found.facts["holder"] == "host~1:2:3:4"
 
 
 def test_an_engine_that_ignores_sigterm_is_killed_after_the_grace_and_that_is_our_doing(bench: Bench) -> None:
