@@ -225,10 +225,7 @@ def _inner_header(text: str, *, after: int) -> int | None:
             if writer is not None:
                 return writer.start()
     at = text.find("[20", after)
-    if at >= 0:
-        if HEADER.match(text, at) is not None:
-            return at
-    return None
+    return at if at >= 0 and HEADER.match(text, at) is not None else None
 
 
 def _from_json(piece: str) -> Line | None:
