@@ -9,6 +9,10 @@ from nightsweep.analysis.tables import NOT_APPLIED, Column, Group, Row, Table, g
 from nightsweep.analysis.values import BootRow, SweepRow, WindowRow
 
 
+NOW_AT_MOST = 34
+"""Characters of what a sweep does in the table of sweeps; `status SWEEP` says it whole."""
+
+
 def boots_table(rows: Sequence[BootRow], *, title: str) -> Table:
     """Return the table of boots in the order given. Units: seconds, GiB, tokens."""
     return Table(
@@ -89,12 +93,12 @@ def sweeps_table(rows: Sequence[SweepRow], *, title: str) -> Table:
                 str(sweep.sweep_id),
                 text.printable(sweep.name),
                 sweep.state,
-                text.printable(sweep.box) + (f" ({text.SIMULATED})" if sweep.simulated else ""),
+                _box(sweep),
                 f"{text.bar(sweep.repeats_clean, sweep.repeats_planned)} {sweep.repeats_clean:,}/{sweep.repeats_planned:,}",
                 str(sweep.windows_flagged),
                 str(sweep.boots_failed),
                 text.moment(sweep.started or sweep.created),
-                text.printable(sweep.phase or sweep.note or ""),
+                _now(sweep),
             ),
             mark={"running": "running", "done": "done", "failed": "failed"}.get(sweep.state, ""),
         )
@@ -111,6 +115,20 @@ def sweeps_table(rows: Sequence[SweepRow], *, title: str) -> Table:
         Column("now", right=False),
     )
     return Table(title, columns, (Group("", tuple(row_of(sweep) for sweep in rows)),))
+
+
+def _box(sweep: SweepRow) -> str:
+    """Return the box, labelled as simulated once: its name may say so already."""
+    name = text.printable(sweep.box)
+    return name if not sweep.simulated or "simulated" in name.lower() else f"{name} ({text.SIMULATED})"
+
+
+def _now(sweep: SweepRow) -> str:
+    """Return what a sweep does, or why it stopped, short enough for a table; one that is done says so by its state."""
+    if sweep.state == "done":
+        return ""
+    said = text.printable(sweep.phase or sweep.note or "" if sweep.state == "running" else sweep.note or "")
+    return said if len(said) <= NOW_AT_MOST else said[: NOW_AT_MOST - 1].rstrip() + "…"
 
 
 def max_concurrency(boot: BootRow) -> str:
