@@ -8,7 +8,6 @@ from nightsweep.analysis import text
 from nightsweep.analysis.tables import NOT_APPLIED, Column, Group, Row, Table, grouped
 from nightsweep.analysis.values import BootRow, SweepRow, WindowRow
 
-
 NOW_AT_MOST = 34
 """Characters of what a sweep does in the table of sweeps; `status SWEEP` says it whole."""
 

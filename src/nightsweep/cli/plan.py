@@ -28,13 +28,13 @@ class Access:
 
     Attributes:
         load: Text, its source's name and the directory of relative paths to a plan (raises PlanError).
-        history: Cold starts of this box in seconds, as `plan.estimate` takes them; empty when there are none.
+        history: Cold starts of the plan's box in seconds, as `plan.estimate` takes them; empty when there are none.
     """
 
     read: Callable[[str], str]
     load: Callable[[str, str, Path], SweepPlan]
     engine: Callable[[str], Engine]
-    history: Callable[[], Mapping[str, float]]
+    history: Callable[[SweepPlan], Mapping[str, float]]
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def command(ctx: click.Context, *, file: str, as_json: bool, no_history: bool) -
     access = ctx.find_object(Access) or _wired()
     base = Path.cwd() if file == "-" else Path(file).absolute().parent
     plan = access.load(access.read(file), file, base)
-    planned = planned_of(plan, engine=access.engine, history={} if no_history else access.history())
+    planned = planned_of(plan, engine=access.engine, history={} if no_history else access.history(plan))
     if as_json:
         from nightsweep.cli import render
 
@@ -260,8 +260,8 @@ def _wired() -> Access:
     )
 
 
-def _history() -> Mapping[str, float]:
-    """Return this box's cold starts. A database that is not there yet, or does not answer, is no history and no failure."""
+def _history(plan: SweepPlan) -> Mapping[str, float]:
+    """Return the cold starts of the plan's box. A database that is not there, or does not answer, is no history, no failure."""
     from nightsweep import wiring
     from nightsweep.errors import StoreError
 
@@ -272,11 +272,11 @@ def _history() -> Mapping[str, float]:
 
     try:
         with wiring.open_queries(chosen) as queries:
-            rows = queries.boots(Filters(box=chosen.box))
+            rows = queries.boots(Filters(box=plan.box_name(chosen.box)))
     except StoreError as error:
         click.echo(f"note: estimated without history: {error}", err=True)
         return {}
-    return cold_starts([(row.config_fingerprint, row.cold_start) for row in rows if not row.simulated])
+    return cold_starts([(row.config_fingerprint, row.cold_start) for row in rows if row.simulated == plan.simulated])
 
 
 def cold_starts(rows: Sequence[tuple[str, float | None]]) -> dict[str, float]:

@@ -19,7 +19,7 @@ ANY = "*"
 
 COLD_START = Seconds(360.0)
 """Seconds. A 27B model on a GB10 box took 6 to 7 minutes, as published; a shorter boot timeout says that less is expected."""
-PER_WINDOW = Seconds(10.0)
+PER_WINDOW = Seconds(4.0)
 """Seconds beside the window: prompts are prefilled until all streams have a token, and streams are ended after it."""
 PER_BOOT = Seconds(20.0)
 """Seconds beside cold start and warm-up: stopping the engine, and waiting until port and memory are free."""

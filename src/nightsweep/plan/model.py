@@ -293,6 +293,14 @@ class SweepPlan:
         """Whether any engine of the plan is the simulator: everything measured is then labelled so."""
         return any(config.engine.simulated for config in self.configs)
 
+    def box_name(self, own: str) -> str:
+        """Return the name that the sweep's box goes by; `own` is this machine's.
+
+        What a simulator measures never lands on a real box's record.
+        """
+        name = self.box or own
+        return name if not self.simulated or "simulated" in name else f"{name} (simulated)"
+
     def config(self, fingerprint: str) -> EngineConfig:
         """Return the config with this fingerprint (KeyError if there is none)."""
         for config in self.configs:

@@ -122,12 +122,11 @@ def check_secrets(plan: SweepPlan, tools: Tools) -> None:
 
 
 def box_of(plan: SweepPlan, tools: Tools) -> BoxFacts:
-    """Return the box as it is recorded: what a simulator measures never lands on a real box's record."""
+    """Return the box as it is recorded."""
     found = tools.host(plan.configs[0].engine.host).box()
-    name = plan.box or found.name
-    if plan.simulated:
-        name = name if "simulated" in name else f"{name} (simulated)"
-    return BoxFacts(name=name, fingerprint=found.fingerprint, facts=found.facts, simulated=plan.simulated)
+    return BoxFacts(
+        name=plan.box_name(found.name), fingerprint=found.fingerprint, facts=found.facts, simulated=plan.simulated
+    )
 
 
 def _night(run: _Run) -> tuple[str, str]:

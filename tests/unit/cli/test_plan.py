@@ -21,7 +21,7 @@ from tests.unit.plan.mistakes import KINDS, Kind
 
 
 def call(text: str, *words: str, history: Mapping[str, float] | None = None) -> Result:
-    def history_of() -> Mapping[str, float]:
+    def history_of(plan: SweepPlan) -> Mapping[str, float]:
         if history is None:
             raise AssertionError("nobody asked for the history")
         return history
