@@ -20,6 +20,9 @@ It surely has not when these are more than 1 - `FULL` of the streams, too: among
 step, and waits for its turn until the step is over.
 """
 
+SURE_SAMPLES = 8
+"""With fewer samples than this all of them must show a queue: three of four do by chance where the engine is slow to answer."""
+
 QUEUE_SAMPLES = 3
 """Fewer samples say nothing of a queue: every request that begins waits for a moment."""
 
@@ -123,7 +126,9 @@ def _underfilled(raw: RawWindow, before: Reading, after: Reading) -> str | None:
         return f"streams were in flight for {filled:.1%} of {raw.concurrency} x {window_seconds(before, after):.1f} s"
     queued = queued_share(raw.samples)
     waiting = mean_waiting(raw.samples)
-    if queued is None or waiting is None or queued <= QUEUED_SHARE or len(raw.samples) < QUEUE_SAMPLES:
+    if queued is None or waiting is None or len(raw.samples) < QUEUE_SAMPLES:
+        return None
+    if queued <= QUEUED_SHARE or (queued < 1.0 and len(raw.samples) < SURE_SAMPLES):
         return None
     if waiting <= (1.0 - FULL) * raw.concurrency:
         return None

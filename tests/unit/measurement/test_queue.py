@@ -38,3 +38,17 @@ def test_the_mean_queue_is_of_the_samples_that_told_it() -> None:
     ]
     assert mean_waiting(samples) == 1.5
     assert mean_waiting(samples[2:]) is None
+
+
+def test_three_of_four_samples_with_a_waiting_request_are_chance_and_four_of_four_are_not() -> None:
+    raw = a_raw_window(concurrency=4, seconds=2.0)
+    sample = raw.samples[0]
+    waits, runs = replace(sample, running=3.0, waiting=1.0), replace(sample, running=4.0, waiting=0.0)
+
+    def flags(*samples: OccupancySample) -> tuple[str, ...]:
+        window = replace(raw, samples=samples)
+        return derive(window, dialect=vllm_dialect("0.32.0"), num_speculative_tokens=2).flags
+
+    assert flags(waits, waits, runs, waits) == ()
+    assert flags(waits, waits, waits, waits) == ("underfilled",)
+    assert flags(*[waits] * 7, runs) == ("underfilled",)
