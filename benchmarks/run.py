@@ -40,13 +40,14 @@ def main() -> int:
         print(f"== {name}", flush=True)
         begin = time.perf_counter()
         try:
-            sections += part()
+            found = list(part())
         except Exception as error:  # noqa: BLE001 - a benchmark run reports what broke and goes on
             broken += 1
-            sections.append(Section(name=name, skipped=f"broke: {type(error).__name__}: {error}"))
+            found = [Section(name=name.replace(" ", "_"), skipped=f"broke: {type(error).__name__}: {error}")]
+        for section in found:  # at once: a run that is cut short keeps what it has
+            write(section)
+        sections += found
         print(f"   {time.perf_counter() - begin:.0f} s", flush=True)
-    for section in sections:
-        write(section)
     facts = machine()
     head = f"{facts['cpu']}, {facts['cores']} cores, Python {facts['python']}, {facts['at']}"
     page = f"# Benchmarks\n\n{head}\n\n{table(sections)}"
