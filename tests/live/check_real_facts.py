@@ -276,9 +276,14 @@ def _most_per_step(boot: Boot) -> int:
     return int(boot.speculative.get("num_speculative_tokens", 0)) + 1
 
 
-FILLED = 0.95
-"""Streams in a step, as a share of N, that a clean window must have by the engine's own counters. The contract's 98% are of
-time; steps with fewer streams are shorter, so a share by steps may lie some percent below it."""
+IN_FLIGHT = 0.98
+"""Share of N x window in which requests must have been under way: what the product promises of a clean window."""
+
+FILLED = 0.5
+"""Streams in a step, as a share of N, that a clean window must have by the engine's own counters.
+
+On this engine an answer lasts a second or two, and a request that follows it stands in HTTP and prefill for a few dozen of its
+steps: 80 to 100% were seen. Steps with fewer streams are shorter, too. Half says that streams were not served one by one."""
 
 
 def _check_running(checks: Checks, what: str, window: Window) -> None:
@@ -295,7 +300,17 @@ def _check_running(checks: Checks, what: str, window: Window) -> None:
     accepted = window.delta("vllm:spec_decode_num_accepted_tokens_total") if window.after.positions() else 0.0
     streams = window.delta("vllm:generation_tokens_total") - accepted
     share = streams / window.delta("vllm:iteration_tokens_total_count") / asked
-    checks.say(share >= FILLED, f"{what}: and stayed full", f"{share:.1%} of {asked} streams in an average step")
+    opened, closed = window.edges
+    under_way = sum(
+        max(0.0, min(closed, request["ended"] or closed) - max(opened, request["sent"])) for request in window.requests
+    )
+    held = under_way / ((closed - opened) * asked)
+    checks.say(held >= IN_FLIGHT, f"{what}: requests were under way all the time", f"{held:.1%} of {asked} x window")
+    checks.say(
+        share >= FILLED,
+        f"{what}: and the engine ran them together",
+        f"{share:.1%} of {asked} streams in an average step",
+    )
 
 
 def _check_client(checks: Checks, what: str, window: Window, *, tokens: float, most: int) -> None:
