@@ -66,6 +66,15 @@ def measured(probe: HttpProbe, simulator: Simulator, request: WindowRequest, *, 
     return derive(raw, dialect=vllm_dialect("0.28.0"), num_speculative_tokens=k)
 
 
+def strike(simulator: Simulator, fault: str) -> None:
+    """Put a fault in force inside the window: some time after all streams run, however long that takes."""
+    end = time.monotonic() + 10.0
+    while simulator.client.get("/load").json()["server_load"] < 4 and time.monotonic() < end:
+        time.sleep(0.02)
+    time.sleep(0.8)
+    simulator.fault(fault)
+
+
 def standard_error(truth: Expected, numbers: DecodeNumbers) -> float:
     """Of tokens per step and stream: between prompts, of the drift within a request, of single steps."""
     steps = numbers.steps or 1
@@ -141,10 +150,10 @@ def test_without_speculation_there_is_no_acceptance_and_the_reason_is_told(probe
 def test_a_fault_in_the_window_raises_its_flag_and_only_its_flag(probe: HttpProbe, fault: str, flag: str) -> None:
     with started("--sim-speed", str(SPEED), speculative=SHIPPED) as simulator:
         simulator.wait_ready()
-        timer = threading.Timer(1.2, lambda: simulator.fault(fault))
-        timer.start()
+        striker = threading.Thread(target=strike, args=(simulator, fault))
+        striker.start()
         result = measured(probe, simulator, a_request(4, window=Seconds(3.0)))
-        timer.join()
+        striker.join()
     assert result.flags == (flag,), result.flag_details
     assert result.flag_details[flag]
 
