@@ -259,7 +259,8 @@ def check_window(checks: Checks, boot: Boot, window: Window) -> None:
     tokens = window.delta("vllm:generation_tokens_total")
     checks.equal(f"{what}: generation tokens", row["generation_tokens"], tokens)
     checks.equal(f"{what}: decode rate", row["decode_rate"], tokens / window.seconds, tolerance=1e-6)
-    checks.say(abs(window.seconds - 10.0) < 1.0, f"{what}: the window is 10 s", f"{window.seconds:.3f} s")
+    # A reading counts at the middle of its round trip, and a CPU that is all the engine's answers late.
+    checks.say(9.5 < window.seconds < 14.0, f"{what}: the window is 10 s and a late answer", f"{window.seconds:.3f} s")
     steps = window.delta("vllm:iteration_tokens_total_count")
     checks.equal(f"{what}: step time", row["step_time_s"], window.seconds / steps, tolerance=1e-6)
     _check_running(checks, what, window)

@@ -25,6 +25,9 @@ SAMPLES_ENOUGH = 40
 """Samples of a window at most: one a second in 40 s. More tell no more, and each costs engine and probe some milliseconds."""
 
 RAMP_POLL = 0.05
+LONGER = 0.03
+"""Share of the window after which a blurred reading is not taken once more."""
+
 BLURRED = 0.005
 """A reading whose uncertainty is a larger share of the window than this is read again."""
 
@@ -138,10 +141,15 @@ class WindowRun:
         return Closing("underfilled", f"{waited}; {errors}" if errors else waited)
 
     async def _reading(self) -> Reading:
-        """Return a reading; one whose round trip is long against the window is taken again, and the sharpest one kept."""
+        """Return a reading; one whose round trip is long against the window is taken again, and the sharpest one kept.
+
+        Not for long: an engine that answers slowly must not make the window much longer than was asked.
+        """
+        begun = self.clock.monotonic()
         reading = await fetch_reading(self.client, self.target, clock=self.clock)
         for _ in range(SHARPENINGS):
-            if reading.uncertainty <= BLURRED * self.request.window:
+            spent = self.clock.monotonic() - begun
+            if reading.uncertainty <= BLURRED * self.request.window or spent > LONGER * self.request.window:
                 break
             again = await fetch_reading(self.client, self.target, clock=self.clock)
             reading = again if again.uncertainty <= reading.uncertainty else reading
