@@ -150,6 +150,7 @@ def test_without_speculation_there_is_no_acceptance_and_the_reason_is_told(probe
 def test_a_fault_in_the_window_raises_its_flag_and_only_its_flag(probe: HttpProbe, fault: str, flag: str) -> None:
     with started("--sim-speed", str(SPEED), speculative=SHIPPED) as simulator:
         simulator.wait_ready()
+        measured(probe, simulator, a_request(4, window=Seconds(4.0)))  # counters that have something to lose
         striker = threading.Thread(target=strike, args=(simulator, fault))
         striker.start()
         result = measured(probe, simulator, a_request(4, window=Seconds(3.0)))
