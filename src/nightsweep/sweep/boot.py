@@ -39,6 +39,7 @@ from nightsweep.units import MonotonicSeconds, Seconds
 
 TOKEN_TIMEOUT = Seconds(120.0)
 ASK_TIMEOUT = Seconds(10.0)
+DEATH_PATIENCE = 30  # looks, 0.1 s apart, before an engine whose request failed counts as alive
 BOOT_STOP_GRACE = Seconds(2.0)  # SIGTERM in a boot is swallowed by vLLM: no use in waiting long
 ENGINE_KEY = "VLLM_API_KEY"
 """Variable from which vLLM takes the key that it asks of its clients; `args.api-key` of a sweep file becomes it."""
@@ -294,16 +295,16 @@ def _serve_one_token(tools: Tools, running: Running) -> None:
     if reason is None:
         return
     reason = running.hide(reason)
-    if not _settled(tools, running):
+    if not lives_on(tools, running):
         raise EngineExited(
             exit_code=running.host.state(running.handle).exit_code, stage="at its first request", reason=reason
         )
     raise EngineExited(exit_code=None, stage="at its first request", reason=f"healthy, but served no token: {reason}")
 
 
-def _settled(tools: Tools, running: Running) -> bool:
-    """Return whether the engine still lives some time after a request failed: a dying one needs a second or two."""
-    for _ in range(30):
+def lives_on(tools: Tools, running: Running) -> bool:
+    """Return whether the engine still lives some seconds after a request failed: a dying one needs a moment to end."""
+    for _ in range(DEATH_PATIENCE):
         if not running.alive():
             return False
         tools.clock.sleep(Seconds(0.1))

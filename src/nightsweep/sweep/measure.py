@@ -16,14 +16,12 @@ from nightsweep.measurement.derive import derive
 from nightsweep.measurement.values import RawWindow, WindowResult
 from nightsweep.plan.model import Cell, ProbeSpec, Repeat, SweepPlan
 from nightsweep.ports import Lease, Secret, Target, WindowRequest
-from nightsweep.sweep.boot import Running
+from nightsweep.sweep.boot import Running, lives_on
 from nightsweep.sweep.conditions import conditions_of
 from nightsweep.sweep.surroundings import watched, with_box
 from nightsweep.sweep.tools import Tools
-from nightsweep.units import Seconds
 
 PROMPT_STRIDE = 37
-DEATH_PATIENCE = 30
 COMPILATION_LAG = 0.5
 """Seconds by which a followed log may be behind: a line that came so long after a window may be of it."""
 SHOWN_LINE = 300
@@ -89,15 +87,6 @@ def died(running: Running, *, stage: str, reason: str) -> EngineExited:
     error = EngineExited(exit_code=state.exit_code, stage=stage, reason=reason)
     running.died = error
     return error
-
-
-def lives_on(tools: Tools, running: Running) -> bool:
-    """Return whether the engine still lives some seconds after a request failed: a dying one needs a moment to end."""
-    for _ in range(DEATH_PATIENCE):
-        if not running.alive():
-            return False
-        tools.clock.sleep(Seconds(0.1))
-    return True
 
 
 def measure_repeat(work: Measuring, running: Running, repeat: Repeat, *, attempts: int) -> WindowResult:

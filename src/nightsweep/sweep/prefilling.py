@@ -8,9 +8,9 @@ from nightsweep.errors import ProbeError
 from nightsweep.measurement.values import PrefillResult
 from nightsweep.plan.model import PrefillRepeat
 from nightsweep.ports import WindowRequest
-from nightsweep.sweep.boot import Running
+from nightsweep.sweep.boot import Running, lives_on
 from nightsweep.sweep.conditions import conditions_of
-from nightsweep.sweep.measure import Measuring, died, first_cell, lives_on, request_of
+from nightsweep.sweep.measure import Measuring, died, first_cell, request_of
 from nightsweep.units import Seconds
 
 LOADED_WINDOW = Seconds(4.0)

@@ -11,9 +11,9 @@ from nightsweep.measurement.single_batch import derive_single_batch
 from nightsweep.measurement.values import RawWindow, WindowResult
 from nightsweep.plan.model import Repeat, SingleBatchSpec
 from nightsweep.ports import SingleBatchRequest
-from nightsweep.sweep.boot import Running
+from nightsweep.sweep.boot import Running, lives_on
 from nightsweep.sweep.conditions import single_batch_conditions
-from nightsweep.sweep.measure import Measuring, died, kept, lives_on, noted, with_identity
+from nightsweep.sweep.measure import Measuring, died, kept, noted, with_identity
 from nightsweep.sweep.surroundings import watched, with_box
 from nightsweep.units import Seconds
 
