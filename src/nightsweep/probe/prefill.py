@@ -14,11 +14,12 @@ from nightsweep.measurement.prefill import Beside, derive_prefill
 from nightsweep.measurement.values import PrefillResult, Reading, RequestTiming
 from nightsweep.plan.model import SamplingSpec
 from nightsweep.ports import Clock, Target, WindowRequest
+from nightsweep.probe.alone import stream_alone
 from nightsweep.probe.bodies import headers_of, path_of, sampling_of, streaming_body, words_of
 from nightsweep.probe.draining import drained
 from nightsweep.probe.load import Load, UsageModes
 from nightsweep.probe.readings import fetch_reading, settled_reading
-from nightsweep.probe.stream import RequestLog, stream_once, timing_of
+from nightsweep.probe.stream import timing_of
 from nightsweep.units import MonotonicSeconds, Seconds, Tokens
 
 IDLE_TIMEOUT = Seconds(30.0)
@@ -169,23 +170,10 @@ class PrefillRun:
 
     async def _sent(self, ids: list[int], *, continuous: bool) -> tuple[RequestTiming, int | None]:
         sampling = sampling_of(replace(self.sampling, max_tokens=1), temperature=0.0)
-        log = RequestLog(stream=0, prompt_index=0)
-        request = asyncio.create_task(
-            stream_once(
-                self.load_client,
-                self.target.load_url + path_of("completions"),
-                body=streaming_body(self.target, ids, sampling=sampling, continuous=continuous, api="completions"),
-                headers=headers_of(self.target),
-                log=log,
-                clock=self.clock,
-                timeout=self.target.request_timeout,
-            )
+        body = streaming_body(self.target, ids, sampling=sampling, continuous=continuous, api="completions")
+        log = await stream_alone(
+            self.load_client, self.target, path_of("completions"), body=body, clock=self.clock, gone=self.gone
         )
-        ending = asyncio.create_task(self.gone.wait())
-        await asyncio.wait({request, ending}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (request, ending):
-            task.cancel()
-        await asyncio.gather(request, ending, return_exceptions=True)
         timing = timing_of(log)
         if timing.first_token is None and log.status == 200 and log.stamps and timing.error is None:
             timing = replace(timing, first_token=MonotonicSeconds(log.stamps[0]))  # a token without text, and no counts

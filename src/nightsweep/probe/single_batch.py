@@ -18,11 +18,12 @@ import httpx
 
 from nightsweep.measurement.values import RawWindow, RequestTiming
 from nightsweep.ports import Clock, SingleBatchRequest, Target
-from nightsweep.probe.bodies import headers_of, path_of, sampling_of, streaming_body
+from nightsweep.probe.alone import stream_alone
+from nightsweep.probe.bodies import path_of, sampling_of, streaming_body
 from nightsweep.probe.draining import drained
 from nightsweep.probe.load import UsageModes
 from nightsweep.probe.readings import fetch_reading, settled_reading
-from nightsweep.probe.stream import RequestLog, stream_once, timing_of
+from nightsweep.probe.stream import RequestLog, timing_of
 from nightsweep.units import Seconds
 
 IDLE_TIMEOUT = Seconds(30.0)
@@ -107,23 +108,7 @@ class SingleBatchRun:
         return path_of("completions"), body
 
     async def _streamed(self, path: str, body: bytes) -> tuple[RequestTiming, RequestLog]:
-        log = RequestLog(stream=0, prompt_index=0)
-        request = asyncio.create_task(
-            stream_once(
-                self.load_client,
-                self.target.load_url + path,
-                body=body,
-                headers=headers_of(self.target),
-                log=log,
-                clock=self.clock,
-                timeout=self.target.request_timeout,
-            )
-        )
-        ending = asyncio.create_task(self.gone.wait())
-        await asyncio.wait({request, ending}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (request, ending):
-            task.cancel()
-        await asyncio.gather(request, ending, return_exceptions=True)
+        log = await stream_alone(self.load_client, self.target, path, body=body, clock=self.clock, gone=self.gone)
         return timing_of(log), log
 
 

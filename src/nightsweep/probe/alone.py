@@ -1,0 +1,40 @@
+"""One request by itself: what prefill and single-batch probes send."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+
+from nightsweep.ports import Clock, Target
+from nightsweep.probe.bodies import headers_of
+from nightsweep.probe.stream import RequestLog, stream_once
+
+
+async def stream_alone(
+    client: httpx.AsyncClient, target: Target, path: str, *, body: bytes, clock: Clock, gone: asyncio.Event
+) -> RequestLog:
+    """Send one request through the target's load URL and return what came, at its end or when the engine is gone.
+
+    Args:
+        client: From `make_load_client`.
+        gone: Set from outside when the engine is no longer alive.
+    """
+    log = RequestLog(stream=0, prompt_index=0)
+    request = asyncio.create_task(
+        stream_once(
+            client,
+            target.load_url + path,
+            body=body,
+            headers=headers_of(target),
+            log=log,
+            clock=clock,
+            timeout=target.request_timeout,
+        )
+    )
+    ending = asyncio.create_task(gone.wait())
+    await asyncio.wait({request, ending}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (request, ending):
+        task.cancel()
+    await asyncio.gather(request, ending, return_exceptions=True)
+    return log
