@@ -62,11 +62,6 @@ def runs(spread: Spread | None) -> str:
     return "0" if spread is None else str(spread.n)
 
 
-def milliseconds(seconds: float | None, *, digits: int = 1) -> str:
-    """Return seconds as milliseconds, without the unit."""
-    return ABSENT if seconds is None else f"{seconds * 1000:,.{digits}f}"
-
-
 def percent(ratio: float | None, *, digits: int = 0) -> str:
     """Return a ratio as percent."""
     return ABSENT if ratio is None else f"{ratio * 100:.{digits}f}%"

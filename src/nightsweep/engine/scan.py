@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from nightsweep.engine import stalls
 from nightsweep.engine.boots import Boots
-from nightsweep.engine.causes import CONSEQUENCE, HINT, Cause
+from nightsweep.engine.causes import Cause
 from nightsweep.engine.failure_rules import CAUSES, CAUSES_IN_DRAFT, HARMLESS
 from nightsweep.engine.lines import Line, lines_of
 from nightsweep.engine.wrapped import Wrapped
@@ -367,14 +367,6 @@ class Scan:
     def early(self, hit: Hit) -> bool:
         """Return whether a hit stands beside the frames of the very first look at the device."""
         return self.early_at is not None and not self.load_started and abs(hit.at - self.early_at) < _NEAR
-
-    def consequences(self, kind: str) -> int:
-        """Return how often a weak sign of a kind came."""
-        return sum(hit.cause.kind == kind and hit.cause.weight <= HINT for hit in self.hits)
-
-    def only_weak(self) -> bool:
-        """Return whether nothing tells a cause."""
-        return all(hit.cause.weight == CONSEQUENCE for hit in self.hits)
 
 
 def scan(texts: Iterable[str]) -> Scan:

@@ -123,10 +123,6 @@ class Profile:
         standard = [e for e in of_method if (e.draft_sample, e.rejection) == ("greedy", "standard")]
         return tuple(sorted(exact or standard or of_method, key=lambda entry: entry.k))
 
-    def methods(self) -> tuple[str, ...]:
-        """Return the speculative methods that the profile knows."""
-        return tuple(sorted({entry.method for entry in self.entries if entry.method}))
-
 
 def at(table: ByBatch, x: float, *, prolong: bool = False) -> float:
     """Return the table's value at x: straight between its points, held outside, or prolonged above when asked."""

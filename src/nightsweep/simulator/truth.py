@@ -59,11 +59,6 @@ class Expected:
     drift_steps: float
     requests_ended: float
 
-    @property
-    def acceptance_sd_within_step(self) -> float:
-        """Standard deviation of one step's accepted tokens around its request's mean."""
-        return self.tokens_sd_within_step
-
     def at_speed(self, speed: float) -> Expected:
         """Return the same as a client's clock shows it under `--sim-speed`."""
         return replace(

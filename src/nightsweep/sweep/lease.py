@@ -22,11 +22,6 @@ class Held:
         """Remember that somebody else holds the sweep now."""
         self._lost = error
 
-    @property
-    def is_lost(self) -> bool:
-        """Whether the lease is gone."""
-        return self._lost is not None
-
     def check(self) -> None:
         """Raise LeaseLost when the lease is gone."""
         if self._lost is not None:
