@@ -6,20 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 from nightsweep.engine.applied import dead_drafter
 from nightsweep.engine.observed import drafts_unasked, length_unseen
 from nightsweep.engine.speculative import proposed_drafts
 from nightsweep.errors import EngineExited, ProbeError, RequestFailed
 from nightsweep.measurement.derive import derive
-from nightsweep.measurement.values import RawWindow, WindowResult
+from nightsweep.measurement.values import PrefillResult, RawWindow, WindowResult
 from nightsweep.plan.model import Cell, ProbeSpec, Repeat, SweepPlan
 from nightsweep.ports import Lease, Secret, Target, WindowRequest
 from nightsweep.sweep.boot import Running, lives_on
 from nightsweep.sweep.conditions import conditions_of
 from nightsweep.sweep.surroundings import watched, with_box
 from nightsweep.sweep.tools import Tools
+
+Measured = TypeVar("Measured", WindowResult, PrefillResult)
 
 PROMPT_STRIDE = 37
 COMPILATION_LAG = 0.5
@@ -89,25 +91,43 @@ def died(running: Running, *, stage: str, reason: str) -> EngineExited:
     return error
 
 
+def until_clean(work: Measuring, running: Running, *, attempts: int, once: Callable[[int], Measured]) -> Measured:
+    """Measure until a result is clean, up to the plan's attempts; return the last one.
+
+    Args:
+        attempts: How many there were before.
+        once: Measures and keeps; takes the attempt's number, from 1.
+
+    Raises:
+        EngineExited: The engine died; what was measured is kept with its flag.
+    """
+    attempt = attempts
+    while True:
+        attempt += 1
+        result = once(attempt)
+        if "engine_exited" in result.flags or not running.alive():
+            raise died(running, stage="serving", reason=running.log.last_line())
+        if result.clean or attempt >= work.probe.max_attempts:
+            return result
+        work.check()
+
+
 def measure_repeat(work: Measuring, running: Running, repeat: Repeat, *, attempts: int) -> WindowResult:
     """Measure one repeat and keep it; measure again while it is flagged, up to the plan's attempts.
 
     Raises:
         EngineExited: The engine died; its window is kept with its flag.
     """
-    attempt = attempts
-    while True:
-        attempt += 1
+
+    def once(attempt: int) -> WindowResult:
         result = running.hide.window(_measured(work, running, repeat))
         conditions = conditions_of(
             work.plan, running, box_fingerprint=work.box_fingerprint, software=work.tools.software
         )
         kept(work, running, repeat, result, attempt=attempt, conditions=conditions)
-        if "engine_exited" in result.flags or not running.alive():
-            raise died(running, stage="serving", reason=running.log.last_line())
-        if result.clean or attempt >= work.probe.max_attempts:
-            return result
-        work.check()
+        return result
+
+    return until_clean(work, running, attempts=attempts, once=once)
 
 
 def _measured(work: Measuring, running: Running, repeat: Repeat) -> WindowResult:

@@ -10,7 +10,7 @@ from nightsweep.plan.model import PrefillRepeat
 from nightsweep.ports import WindowRequest
 from nightsweep.sweep.boot import Running, lives_on
 from nightsweep.sweep.conditions import conditions_of
-from nightsweep.sweep.measure import Measuring, died, first_cell, request_of
+from nightsweep.sweep.measure import Measuring, first_cell, request_of, until_clean
 from nightsweep.units import Seconds
 
 LOADED_WINDOW = Seconds(4.0)
@@ -23,9 +23,9 @@ def measure_prefill(work: Measuring, running: Running, repeat: PrefillRepeat, *,
     Raises:
         EngineExited: The engine died; the prefill is kept with its flag.
     """
-    tools, attempt = work.tools, attempts
-    while True:
-        attempt += 1
+    tools = work.tools
+
+    def once(attempt: int) -> PrefillResult:
         result = _prefill(work, running, repeat, salt=_salt(work, running, repeat, attempt=attempt))
         if result.detail:
             result = replace(result, detail=running.hide(result.detail))
@@ -38,11 +38,9 @@ def measure_prefill(work: Measuring, running: Running, repeat: PrefillRepeat, *,
             conditions=conditions_of(work.plan, running, box_fingerprint=work.box_fingerprint, software=tools.software),
             at=tools.clock.now(),
         )
-        if not running.alive():
-            raise died(running, stage="serving", reason=running.log.last_line())
-        if result.clean or attempt >= work.probe.max_attempts:
-            return result
-        work.check()
+        return result
+
+    return until_clean(work, running, attempts=attempts, once=once)
 
 
 def _salt(work: Measuring, running: Running, repeat: PrefillRepeat, *, attempt: int) -> str:

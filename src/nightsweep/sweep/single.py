@@ -13,7 +13,7 @@ from nightsweep.plan.model import Repeat, SingleBatchSpec
 from nightsweep.ports import SingleBatchRequest
 from nightsweep.sweep.boot import Running, lives_on
 from nightsweep.sweep.conditions import single_batch_conditions
-from nightsweep.sweep.measure import Measuring, died, kept, noted, with_identity
+from nightsweep.sweep.measure import Measuring, kept, noted, until_clean, with_identity
 from nightsweep.sweep.surroundings import watched, with_box
 from nightsweep.units import Seconds
 
@@ -29,20 +29,17 @@ def measure_single_batch(
     Raises:
         EngineExited: The engine died; the run is kept with its flag.
     """
-    tools, attempt = work.tools, attempts
-    while True:
-        attempt += 1
+
+    def once(attempt: int) -> WindowResult:
         salt = f"single-{work.lease.sweep_id}-{running.boot_id}-{repeat.index}-{attempt}"
         result = running.hide.window(_measured(work, running, spec, salt=salt))
         conditions = single_batch_conditions(
-            work.plan, running, spec, box_fingerprint=work.box_fingerprint, software=tools.software
+            work.plan, running, spec, box_fingerprint=work.box_fingerprint, software=work.tools.software
         )
         kept(work, running, repeat, result, attempt=attempt, conditions=conditions)
-        if "engine_exited" in result.flags or not running.alive():
-            raise died(running, stage="serving", reason=running.log.last_line())
-        if result.clean or attempt >= work.probe.max_attempts:
-            return result
-        work.check()
+        return result
+
+    return until_clean(work, running, attempts=attempts, once=once)
 
 
 def _measured(work: Measuring, running: Running, spec: SingleBatchSpec, *, salt: str) -> WindowResult:
