@@ -4,7 +4,8 @@
 # Socket, data and state lie in DIR (keep its path short: a socket's is limited to 107 bytes), and it has a network namespace of
 # its own, because two engines in one would fight for docker0: even `--bridge=none` takes that bridge away from the other one.
 # So its published ports and its host network are reached from inside that namespace only. Needs root.
-# NIGHTSWEEP_DOCKERD_NETWORK=machine gives it the machine's network: for the only engine of a machine.
+# NIGHTSWEEP_DOCKERD_NETWORK=machine gives it the machine's network: for the only engine of a machine. It gets a bridge of its own all
+# the same: on docker0, containers of an engine that was killed may still hold the addresses that this one would give out again.
 set -eu
 word=${1:?start|stop|kill|restart|clean}
 dir=${2:?a directory of its own}
@@ -19,12 +20,27 @@ alive() {
     [ "${state%% *}" != Z ]
 }
 
+bridge="ns$(printf '%s' "$dir" | cksum | cut -d' ' -f1)"
+
+# A bridge of its own, in the first /24 that no interface and no route of this machine has.
+own_bridge() {
+    ip link show "$bridge" >/dev/null 2>&1 && return 0
+    for third in $(seq 200 254); do
+        [ -z "$(ip -4 -o addr show to "10.231.$third.0/24")$(ip -4 route show root "10.231.$third.0/24")" ] && break
+    done
+    ip link add "$bridge" type bridge && ip addr add "10.231.$third.1/24" dev "$bridge" && ip link set "$bridge" up
+}
+
 start() {
     mkdir -p "$dir"
     alive && return 0
     rm -f "$dir/pid"
     apart="unshare --net sh -c"
-    [ "${NIGHTSWEEP_DOCKERD_NETWORK:-}" = machine ] && apart="sh -c"
+    [ "${NIGHTSWEEP_DOCKERD_NETWORK:-}" = machine ] && {
+        apart="sh -c"
+        own_bridge
+        set -- --bridge "$bridge" "$@"
+    }
     # shellcheck disable=SC2086,SC2016
     setsid nohup $apart 'ip link set lo up; exec dockerd "$@"' dockerd --data-root "$dir/root" --exec-root "$dir/exec" -H "unix://$dir/d.sock" --pidfile "$dir/pid" \
         --log-level warn "$@" >>"$dir/log" 2>&1 </dev/null &
@@ -51,6 +67,7 @@ clean() {
     alive && stop TERM
     for root in $(pgrep -f -- "$dir/exec" || true); do kill -KILL "$root" 2>/dev/null || true; done
     awk -v d="$dir/" 'index($2, d) == 1 {print $2}' /proc/self/mounts | sort -r | while read -r m; do umount -l "$m" || true; done
+    ip link del "$bridge" 2>/dev/null || true
     rm -rf "$dir"
 }
 
