@@ -15,12 +15,15 @@ from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, UUID
 from nightsweep.plan.model import DECODE, SINGLE_BATCH
 from nightsweep.store.columns import born, column, document, identity, maybe, one_of, time, to, words
 from nightsweep.store.columns import metadata as metadata
+from nightsweep.store.schema_nights import production_intents as production_intents
+from nightsweep.store.schema_nights import schedules as schedules
 
-HEAD = "0004"
+HEAD = "0005"
 """The newest migration: what `migrate` brings a database to."""
 
 LIVE_STATES = ("starting", "ready")
 SWEEP_STATES = ("planned", "running", "done", "partial", "failed", "cancelled", "interrupted")
+STOP_WISHES = ("finish", "drop", "pause")
 CELL_KINDS = (DECODE, SINGLE_BATCH)
 BOOT_STATES = (*LIVE_STATES, "stopped", "failed", "lost")
 
@@ -114,6 +117,7 @@ sweeps = sa.Table(
     time("lease_until"),
     column("fence", sa.BigInteger, server_default=sa.text("0")),
     column("cancel_requested", sa.Boolean, server_default=sa.false()),
+    maybe("stop_wish", sa.Text),
     maybe("prefect_run", sa.Text),
     maybe("note", sa.Text),
     born(),
@@ -121,6 +125,7 @@ sweeps = sa.Table(
     time("ended_at"),
     sa.UniqueConstraint("box_id", "name", "plan_fingerprint"),
     one_of("state", SWEEP_STATES),
+    one_of("stop_wish", STOP_WISHES),
     sa.CheckConstraint("(state = 'running') = (lease_owner IS NOT NULL)", name="running_is_leased"),
     sa.Index("uq_sweeps_one_running_per_box", "box_id", unique=True, postgresql_where=sa.text("state = 'running'")),
     sa.Index(None, "name"),
@@ -378,30 +383,4 @@ events = sa.Table(
     to("boots", nullable=True),
     document("data"),
     sa.Index(None, "sweep_id", "id"),
-)
-
-production_intents = sa.Table(
-    "production_intents",
-    metadata,
-    identity(),
-    to("boxes"),
-    to("sweeps"),
-    column("container_name", sa.Text),
-    column("container_id", sa.Text),
-    column("image", sa.Text),
-    maybe("image_digest", sa.Text),
-    words("entrypoint"),
-    words("command"),
-    document("facts"),
-    time("restore_by"),
-    time("opened_at", nullable=False),
-    time("closed_at"),
-    maybe("outcome", sa.Text),
-    sa.Index(
-        "uq_production_intents_one_open",
-        "box_id",
-        "container_name",
-        unique=True,
-        postgresql_where=sa.text("closed_at IS NULL"),
-    ),
 )
