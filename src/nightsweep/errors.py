@@ -131,6 +131,12 @@ class BoxBusy(HostError):
     summary = "box {box} is taken by {owner} until {until}: one sweep per box at a time"
 
 
+class SweepPaused(HostError):
+    """A schedule would start a sweep that a person has paused."""
+
+    summary = "sweep {sweep} ({name}) is paused: `nightsweep resume {sweep}` goes on with it now, with --lift the schedule does"
+
+
 class ProductionNotRestored(HostError):
     """The production engine did not come back. The loudest error there is."""
 

@@ -355,8 +355,8 @@ class Probe(Protocol):
     def healthy(self, url: str, *, timeout: Seconds) -> bool:
         """Return whether `url` answers 200 within `timeout`; anything else, also a refused connection, is False."""
 
-    def served_token(self, target: Target, *, timeout: Seconds) -> str | None:
-        """Ask for one token. Return None when one was served, else the reason why not."""
+    def served_token(self, target: Target, *, timeout: Seconds, check: Callable[[], None] = lambda: None) -> str | None:
+        """Ask for one token. Return None when one was served, else the reason why not; what `check` raises ends the wait."""
 
     def ask(
         self, base_url: str, paths: Mapping[str, str], *, timeout: Seconds, api_key: Secret | None = None
@@ -467,13 +467,20 @@ class Store(Protocol):
         """Hold on to the lease (raises LeaseLost)."""
 
     def release(self, lease: Lease, *, state: str, note: str) -> None:
-        """Give sweep and box back. `state`: done | partial | failed | cancelled | interrupted."""
+        """Give sweep and box back. `state`: done | partial | failed | cancelled | interrupted | paused."""
 
-    def cancel_requested(self, sweep_id: int) -> bool:
-        """Return whether somebody asked the sweep to stop after its current window."""
+    def stop_wish(self, sweep_id: int) -> str | None:
+        """Return how somebody asked the sweep to stop, None when nobody did.
 
-    def request_cancel(self, sweep_id: int) -> None:
-        """Ask the sweep to stop after its current window."""
+        "finish": after the window in hand. "drop": at once, the window in hand is dropped. "pause": as "finish", and no
+        schedule starts the sweep again. Asks once: a store that is away raises StoreUnavailable without a wait.
+        """
+
+    def wish_stop(self, sweep_id: int, *, wish: str) -> None:
+        """Ask the sweep to stop; the last word counts."""
+
+    def is_paused(self, sweep_id: int) -> bool:
+        """Return whether the sweep waits for a person to go on with it."""
 
     def stored(self, sweep_id: int) -> Stored:
         """Return what the sweep already holds."""

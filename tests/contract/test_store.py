@@ -138,7 +138,7 @@ def test_asking_about_a_sweep_that_is_not_there_says_so(store: Store) -> None:
     with pytest.raises(NotFound):
         store.claim(4711, owner=OWNER, ttl=TTL)
     with pytest.raises(NotFound):
-        store.request_cancel(4711)
+        store.wish_stop(4711, wish="finish")
 
 
 # --- leases and fences
@@ -257,21 +257,21 @@ def test_releasing_twice_is_releasing_once(store: Store) -> None:
 
 def test_a_wish_to_stop_is_heard_and_forgotten_at_the_next_start(store: Store) -> None:
     night = a_night(store)
-    assert store.cancel_requested(night.sweep_id) is False
-    store.request_cancel(night.sweep_id)
-    assert store.cancel_requested(night.sweep_id) is True
+    assert store.stop_wish(night.sweep_id) is None
+    store.wish_stop(night.sweep_id, wish="finish")
+    assert store.stop_wish(night.sweep_id) == "finish"
     store.release(night.lease, state="cancelled", note="")
-    store.request_cancel(night.sweep_id)
+    store.wish_stop(night.sweep_id, wish="finish")
     store.claim(night.sweep_id, owner=OWNER, ttl=TTL)
-    assert store.cancel_requested(night.sweep_id) is False
+    assert store.stop_wish(night.sweep_id) is None
 
 
 def test_a_wish_to_stop_outlives_the_holder_that_died(subject: Subject) -> None:
     night = a_night(subject.store)
-    subject.store.request_cancel(night.sweep_id)
+    subject.store.wish_stop(night.sweep_id, wish="finish")
     subject.expire()
     subject.store.claim(night.sweep_id, owner="box-b:2:2:two", ttl=TTL)
-    assert subject.store.cancel_requested(night.sweep_id) is True
+    assert subject.store.stop_wish(night.sweep_id) == "finish"
 
 
 # --- boots

@@ -216,7 +216,8 @@ class FakeProbe:
         self.calls.append(("healthy", {"url": url}))
         return self.healthy_when()
 
-    def served_token(self, target: Target, *, timeout: Seconds) -> str | None:
+    def served_token(self, target: Target, *, timeout: Seconds, check: Callable[[], None] = lambda: None) -> str | None:
+        check()
         self.calls.append(("served_token", {"target": target}))
         if not self.healthy_when():
             return "connection refused"

@@ -45,7 +45,7 @@ class FakeSweep:
     owner: str | None = None
     until: datetime | None = None
     fence: int = 0
-    cancel: bool = False
+    wish: str | None = None
     note: str | None = None
 
 
@@ -173,7 +173,7 @@ class FakeStore:
                     self._close_if_dead(other, again=other_id == sweep_id and other.owner == owner)
             taken_over = sweep.state in ("running", "interrupted")
             sweep.state, sweep.owner, sweep.fence = "running", owner, sweep.fence + 1
-            sweep.cancel = sweep.cancel and taken_over
+            sweep.wish = sweep.wish if taken_over else None
             sweep.until = self._clock.now() + timedelta(seconds=ttl)
             self._lose_boots(sweep.box_id)
             return Lease(sweep_id=sweep_id, box_id=sweep.box_id, owner=owner, fence=sweep.fence)
@@ -211,15 +211,19 @@ class FakeStore:
                 return
             sweep = self._held(lease)
             self._lose_boots(sweep.box_id)
-            sweep.state, sweep.note, sweep.owner, sweep.until, sweep.cancel = state, note, None, None, False
+            sweep.state, sweep.note, sweep.owner, sweep.until, sweep.wish = state, note, None, None, None
 
-    def cancel_requested(self, sweep_id: int) -> bool:
+    def stop_wish(self, sweep_id: int) -> str | None:
         """See `ports.Store`."""
-        return self._sweep(sweep_id).cancel
+        return self._sweep(sweep_id).wish
 
-    def request_cancel(self, sweep_id: int) -> None:
+    def wish_stop(self, sweep_id: int, *, wish: str) -> None:
         """See `ports.Store`."""
-        self._sweep(sweep_id).cancel = True
+        self._sweep(sweep_id).wish = wish
+
+    def is_paused(self, sweep_id: int) -> bool:
+        """See `ports.Store`."""
+        return self._sweep(sweep_id).state == "paused"
 
     def stored(self, sweep_id: int) -> Stored:
         """See `ports.Store`."""

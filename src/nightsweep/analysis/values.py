@@ -172,7 +172,7 @@ class SweepRow:
 
     sweep_id: int
     name: str
-    state: str  # planned | running | done | partial | failed | cancelled | interrupted
+    state: str  # planned | running | done | partial | failed | cancelled | interrupted | paused
     box: str
     simulated: bool
     created: datetime

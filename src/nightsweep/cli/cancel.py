@@ -29,5 +29,5 @@ def command(sweep: str) -> None:
         )
         return
     with wiring.open_store(chosen) as store:
-        store.request_cancel(row.sweep_id)
+        store.wish_stop(row.sweep_id, wish="finish")
     click.echo(f"sweep {row.sweep_id} ({row.name}) will stop after its current window; `nightsweep status` shows when")

@@ -75,7 +75,7 @@ class HttpProbe:
 
         return self._with_client(ask, url, timeout=timeout)
 
-    def served_token(self, target: Target, *, timeout: Seconds) -> str | None:
+    def served_token(self, target: Target, *, timeout: Seconds, check: Callable[[], None] = lambda: None) -> str | None:
         """Ask the engine itself, not a proxy, for one token. Return None when one was served, else the reason why not."""
         body = {
             "model": target.model,
@@ -96,7 +96,11 @@ class HttpProbe:
                 return f"{type(error).__name__}: {error}"
             return _why_no_token(response)
 
-        return self._with_client(ask, target.base_url, timeout=timeout)
+        def go_on() -> bool:
+            check()
+            return True
+
+        return self._with_client(ask, target.base_url, timeout=timeout, alive=go_on)
 
     def ask(
         self, base_url: str, paths: Mapping[str, str], *, timeout: Seconds, api_key: Secret | None = None
@@ -221,13 +225,18 @@ class HttpProbe:
         )
 
     def _with_client(
-        self, ask: Callable[[httpx.AsyncClient], Coroutine[Any, Any, T]], url: str, *, timeout: Seconds
+        self,
+        ask: Callable[[httpx.AsyncClient], Coroutine[Any, Any, T]],
+        url: str,
+        *,
+        timeout: Seconds,
+        alive: Callable[[], bool] | None = None,
     ) -> T:
         async def run(_: asyncio.Event) -> T:
             async with make_client(url, timeout=timeout) as client:
                 return await ask(client)
 
-        return self._background.run(run)
+        return self._background.run(run, alive=alive, poll=ALIVE_POLL)
 
     def _with_load(
         self,

@@ -95,19 +95,45 @@ def config_id(connection: sa.Connection, config: str) -> int:
     return int(found)
 
 
-def cancel_requested(connection: sa.Connection, sweep_id: int) -> bool:
-    """Return whether somebody asked the sweep to stop (raises NotFound)."""
-    found = connection.scalar(sa.select(sweeps.c.cancel_requested).where(sweeps.c.id == sweep_id))
+def stop_wish(connection: sa.Connection, sweep_id: int) -> str | None:
+    """Return how somebody asked the sweep to stop (raises NotFound)."""
+    found = connection.execute(sa.select(sweeps.c.stop_wish).where(sweeps.c.id == sweep_id)).one_or_none()
     if found is None:
         raise _no_sweep(sweep_id)
-    return bool(found)
+    return None if found.stop_wish is None else str(found.stop_wish)
 
 
-def request_cancel(connection: sa.Connection, sweep_id: int) -> None:
-    """Ask the sweep to stop (raises NotFound)."""
-    asked = sa.update(sweeps).where(sweeps.c.id == sweep_id).values(cancel_requested=True)
+def wish_stop(connection: sa.Connection, sweep_id: int, *, wish: str) -> None:
+    """Ask the sweep to stop; the last word counts (raises NotFound)."""
+    asked = sa.update(sweeps).where(sweeps.c.id == sweep_id).values(stop_wish=wish)
     if connection.execute(asked).rowcount == 0:
         raise _no_sweep(sweep_id)
+
+
+def is_paused(connection: sa.Connection, sweep_id: int) -> bool:
+    """Return whether the sweep waits for a person to go on with it (raises NotFound)."""
+    found = connection.scalar(sa.select(sweeps.c.state).where(sweeps.c.id == sweep_id))
+    if found is None:
+        raise _no_sweep(sweep_id)
+    return bool(found == "paused")
+
+
+def pause_idle(connection: sa.Connection, sweep_id: int) -> bool:
+    """Pause a sweep that does not run; return False, with nothing changed, for one that runs, is done or paused already."""
+    idle = sweeps.c.state.not_in(("running", "done", "paused"))
+    paused = (
+        sa.update(sweeps)
+        .where(sweeps.c.id == sweep_id, idle)
+        .values(state="paused", note="paused while it did not run")
+    )
+    return connection.execute(paused).rowcount > 0
+
+
+def lift_pause(connection: sa.Connection, sweep_id: int) -> bool:
+    """Let a paused sweep be started again by a schedule; return False, with nothing changed, for one that is not paused."""
+    lifted = sa.update(sweeps).where(sweeps.c.id == sweep_id, sweeps.c.state == "paused")
+    values = {"state": "partial", "note": "its pause was lifted: the schedule goes on with it"}
+    return connection.execute(lifted.values(values)).rowcount > 0
 
 
 def note_prefect_run(connection: sa.Connection, sweep_id: int, flow_run: str) -> None:

@@ -86,7 +86,7 @@ def _take(connection: sa.Connection, sweep_id: int, *, box_id: int, owner: str, 
             lease_until=_in(ttl),
             fence=sweeps.c.fence + 1,
             # A wish to stop outlives the holder that died before it could obey; a new start forgets it.
-            cancel_requested=sweeps.c.cancel_requested & (sweeps.c.state == "interrupted"),
+            stop_wish=sa.case((sweeps.c.state == "interrupted", sweeps.c.stop_wish), else_=None),
             note=None,
             started_at=sa.func.coalesce(sweeps.c.started_at, NOW),
             ended_at=None,
@@ -128,5 +128,5 @@ def release(connection: sa.Connection, lease: Lease, *, state: str, note: str) -
     connection.execute(
         sa.update(sweeps)
         .where(sweeps.c.id == lease.sweep_id)
-        .values(state=state, note=note, lease_owner=None, lease_until=None, cancel_requested=False, ended_at=NOW)
+        .values(state=state, note=note, lease_owner=None, lease_until=None, stop_wish=None, ended_at=NOW)
     )

@@ -77,13 +77,25 @@ class PostgresStore:
         """See `ports.Store`."""
         self._do.run(lambda c: leases.release(c, lease, state=state, note=note))
 
-    def cancel_requested(self, sweep_id: int) -> bool:
+    def stop_wish(self, sweep_id: int) -> str | None:
         """See `ports.Store`."""
-        return self._do.run(lambda c: catalog.cancel_requested(c, sweep_id))
+        return self._do.once(lambda c: catalog.stop_wish(c, sweep_id))
 
-    def request_cancel(self, sweep_id: int) -> None:
+    def wish_stop(self, sweep_id: int, *, wish: str) -> None:
         """See `ports.Store`."""
-        self._do.run(lambda c: catalog.request_cancel(c, sweep_id))
+        self._do.run(lambda c: catalog.wish_stop(c, sweep_id, wish=wish))
+
+    def is_paused(self, sweep_id: int) -> bool:
+        """See `ports.Store`."""
+        return self._do.run(lambda c: catalog.is_paused(c, sweep_id))
+
+    def pause_idle(self, sweep_id: int) -> bool:
+        """Pause a sweep that does not run; False, with nothing changed, for one that runs, is done or paused already."""
+        return self._do.run(lambda c: catalog.pause_idle(c, sweep_id))
+
+    def lift_pause(self, sweep_id: int) -> bool:
+        """Let a paused sweep be started again by a schedule; False, with nothing changed, for one that is not paused."""
+        return self._do.run(lambda c: catalog.lift_pause(c, sweep_id))
 
     def note_prefect_run(self, sweep_id: int, flow_run: str) -> None:
         """Remember which Prefect flow run carries the sweep out, for people who look for it there."""

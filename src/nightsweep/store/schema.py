@@ -18,11 +18,11 @@ from nightsweep.store.columns import metadata as metadata
 from nightsweep.store.schema_nights import production_intents as production_intents
 from nightsweep.store.schema_nights import schedules as schedules
 
-HEAD = "0005"
+HEAD = "0006"
 """The newest migration: what `migrate` brings a database to."""
 
 LIVE_STATES = ("starting", "ready")
-SWEEP_STATES = ("planned", "running", "done", "partial", "failed", "cancelled", "interrupted")
+SWEEP_STATES = ("planned", "running", "done", "partial", "failed", "cancelled", "interrupted", "paused")
 STOP_WISHES = ("finish", "drop", "pause")
 CELL_KINDS = (DECODE, SINGLE_BATCH)
 BOOT_STATES = (*LIVE_STATES, "stopped", "failed", "lost")
@@ -116,7 +116,6 @@ sweeps = sa.Table(
     maybe("lease_owner", sa.Text),
     time("lease_until"),
     column("fence", sa.BigInteger, server_default=sa.text("0")),
-    column("cancel_requested", sa.Boolean, server_default=sa.false()),
     maybe("stop_wish", sa.Text),
     maybe("prefect_run", sa.Text),
     maybe("note", sa.Text),

@@ -247,7 +247,7 @@ def _wait_ready(tools: Tools, lease: Lease, task: BootTask, begun: Begun, *, che
         hide=begun.hide,
     )
     _prove(running)
-    _serve_one_token(tools, running)
+    _serve_one_token(tools, running, check=check)
     first_token = Seconds(tools.clock.monotonic() - begun.started)
     running.applied = prove_applied(tools, running, answers)
     ready = BootReady(
@@ -289,9 +289,9 @@ def _prove(running: Running) -> None:
         raise IdentityMismatch(reason=problem)
 
 
-def _serve_one_token(tools: Tools, running: Running) -> None:
+def _serve_one_token(tools: Tools, running: Running, *, check: Callable[[], None]) -> None:
     """Ready is healthy and one token served: an engine may be healthy and die of its first request."""
-    reason = tools.probe.served_token(running.target, timeout=TOKEN_TIMEOUT)
+    reason = tools.probe.served_token(running.target, timeout=TOKEN_TIMEOUT, check=check)
     if reason is None:
         return
     reason = running.hide(reason)

@@ -7,11 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from nightsweep.errors import BootError, BoxBusy, HostError, LeaseLost, SecretMissing, StoreError, SweepError
+from nightsweep.errors import (
+    BootError,
+    BoxBusy,
+    HostError,
+    LeaseLost,
+    SecretMissing,
+    StoreError,
+    StoreUnavailable,
+    SweepError,
+    SweepPaused,
+)
 from nightsweep.measurement.values import WindowResult
 from nightsweep.plan.model import CONTROL_ROUND, BootTask, Repeat, SweepPlan
 from nightsweep.plan.remaining import prefill_key, remaining, slots, window_key
@@ -24,10 +34,10 @@ from nightsweep.sweep.measure import Measuring, api_key, measure_repeat, warm_up
 from nightsweep.sweep.prefilling import measure_prefill
 from nightsweep.sweep.signals import Terminated, one_interrupt, signals_deferred
 from nightsweep.sweep.single import measure_single_batch
-from nightsweep.sweep.tools import Limits, Outcome, Steps, StopWanted, Tools
+from nightsweep.sweep.tools import DropWanted, Limits, Outcome, Steps, StopWanted, Tools
 
 GLANCE = 1.0
-"""Seconds between two looks for a wish to stop while a boot is waited for."""
+"""Seconds between two looks for a wish to stop while a boot is waited for, or something is measured."""
 
 
 @dataclass
@@ -55,22 +65,44 @@ class _Run:
             plan=self.plan,
             box_fingerprint=self.box.fingerprint,
             check=self.check,
+            glance=self.glance,
+            glance_for_drop=self.glance_for_drop,
         )
 
     def check(self) -> None:
         """Raise StopWanted or LeaseLost when the sweep shall not go on."""
         self.keeper.check()
-        if self.tools.store.cancel_requested(self.sweep_id):
+        wish = self._wish()
+        if wish == "pause":
+            raise StopWanted("paused", f"paused as asked: `nightsweep resume {self.sweep_id}` goes on with it")
+        if wish is not None:
             raise StopWanted("cancelled", "stopped as asked")
         if self.limits.until is not None and self.tools.clock.now() >= self.limits.until:
             raise StopWanted("partial", f"the night is over ({self.limits.until:%H:%M} UTC)")
 
     def glance(self) -> None:
         """As `check`, for places that are passed several times a second: the store is asked once in a while only."""
-        now = self.tools.clock.monotonic()
-        if now - self.glanced >= GLANCE:
-            self.glanced = now
+        if self._time_to_glance():
             self.check()
+
+    def glance_for_drop(self) -> None:
+        """As `glance`, while something is measured: only a wish to drop it at once, or a lost lease, ends that."""
+        if self._time_to_glance():
+            self.keeper.check()
+            if self._wish() == "drop":
+                raise DropWanted
+
+    def _time_to_glance(self) -> bool:
+        now = self.tools.clock.monotonic()
+        due = now - self.glanced >= GLANCE
+        self.glanced = now if due else self.glanced
+        return due
+
+    def _wish(self) -> str | None:
+        """Return how somebody wants the sweep to stop; a store that is away is no wish, and must hold nothing up."""
+        with contextlib.suppress(StoreUnavailable):
+            return self.tools.store.stop_wish(self.sweep_id)
+        return None
 
     def say(self, phase: str, message: str, **facts: object) -> None:
         """Tell listeners where the sweep is, with what is done so far."""
@@ -92,6 +124,7 @@ def run_sweep(plan: SweepPlan, tools: Tools, *, file_text: str, steps: Steps, li
     Raises:
         SecretMissing: A variable that a secret is taken from is not set; nothing was touched.
         BoxBusy: Another sweep runs on this box.
+        SweepPaused: It is paused, and this start does not lift that.
         HostError: The machine is at fault; what was measured is kept, and the sweep is recorded as failed.
         StoreError: The database is at fault.
     """
@@ -99,6 +132,8 @@ def run_sweep(plan: SweepPlan, tools: Tools, *, file_text: str, steps: Steps, li
     box = box_of(plan, tools)
     box_id = tools.store.box_id(box)
     sweep_id = tools.store.open_sweep(plan, box_id=box_id, file_text=file_text)
+    if not limits.lifts_pause and tools.store.is_paused(sweep_id):
+        raise SweepPaused(sweep=sweep_id, name=plan.name)
     with one_interrupt():
         lease = tools.store.claim(sweep_id, owner=tools.owner, ttl=tools.lease_ttl)
         with held(tools.store, lease, ttl=tools.lease_ttl) as keeper:
@@ -140,10 +175,12 @@ def _night(run: _Run) -> tuple[str, str]:
     with nothing_forgotten(run.tools, run.keeper.lease):
         try:
             if left:
+                run.check()
                 with production_down(run.tools, run.keeper.lease, run.plan.production, restore_by=run.limits.until):
                     _until_nothing_is_left(run, left)
         except StopWanted as stop:
             ending = (stop.state, stop.note)
+            run.tools.store.event("sweep_stopping", stop.note, sweep_id=run.sweep_id)
     run.say("stop", "the engine is stopped")
     return ending
 
@@ -225,7 +262,8 @@ def _measure_all(run: _Run, running: Running, task: BootTask) -> None:
     for prefill in task.prefills:
         run.check()
         _, attempts = stored.prefills.get(prefill_key(prefill), (False, 0))
-        measure_prefill(work, running, prefill, attempts=attempts)
+        with _drops_told(run, running, f"prefill of {prefill.tokens} tokens #{prefill.index + 1}"):
+            measure_prefill(work, running, prefill, attempts=attempts)
     if task.single_batches:
         first = task.single_batches[0]
         measure_alone = functools.partial(_single_batches, run, running, task.single_batches, stored)
@@ -243,11 +281,12 @@ def _cell(run: _Run, running: Running, repeats: Iterable[Repeat], stored: Stored
         run.check()
         cell = repeat.cell
         _, attempts = stored.windows.get(window_key(repeat), (False, 0))
-        result = measure_repeat(work, running, repeat, attempts=attempts)
-        run.done += result.clean
         number = f"control #{repeat.index - CONTROL_ROUND + 1}" if repeat.control else f"#{repeat.index + 1}"
-        where = f"{running.config.name} c={cell.concurrency} T={cell.temperature} {number}"
-        run.say("window", f"{where}: {_outcome_of(result)}")
+        what = f"c={cell.concurrency} T={cell.temperature} {number}"
+        with _drops_told(run, running, what):
+            result = measure_repeat(work, running, repeat, attempts=attempts)
+        run.done += result.clean
+        run.say("window", f"{running.config.name} {what}: {_outcome_of(result)}")
 
 
 def _single_batches(run: _Run, running: Running, repeats: Iterable[Repeat], stored: Stored) -> None:
@@ -256,8 +295,22 @@ def _single_batches(run: _Run, running: Running, repeats: Iterable[Repeat], stor
     for repeat in repeats:
         run.check()
         _, attempts = stored.single_batches.get(window_key(repeat), (False, 0))
-        result = measure_single_batch(work, running, repeat, spec, attempts=attempts)
+        with _drops_told(run, running, f"single batch #{repeat.index + 1}"):
+            result = measure_single_batch(work, running, repeat, spec, attempts=attempts)
         run.say("single_batch", f"{running.config.name} single batch #{repeat.index + 1}: {_outcome_of(result)}")
+
+
+@contextlib.contextmanager
+def _drops_told(run: _Run, running: Running, what: str) -> Iterator[None]:
+    """Say which measurement was dropped: it is not stored, takes up no attempt, and is made when the sweep goes on."""
+    try:
+        yield
+    except DropWanted:
+        name = f"{running.config.name} {what}"
+        run.tools.store.event(
+            "measurement_dropped", f"{name} was dropped as asked", sweep_id=run.sweep_id, boot_id=running.boot_id
+        )
+        raise
 
 
 def _outcome_of(result: WindowResult) -> str:

@@ -38,6 +38,17 @@ class Measuring:
     plan: SweepPlan
     box_fingerprint: str
     check: Callable[[], None]  # raises when the sweep shall not go on
+    glance: Callable[[], None] = lambda: None  # as `check`, for places that are passed several times a second
+    glance_for_drop: Callable[[], None] = lambda: None  # raises when what is measured shall be dropped at once
+
+    def alive(self, running: Running) -> Callable[[], bool]:
+        """Return what a measurement asks several times a second: whether the engine lives, and whether to drop it all."""
+
+        def ask() -> bool:
+            self.glance_for_drop()
+            return running.alive()
+
+        return ask
 
     @property
     def probe(self) -> ProbeSpec:
@@ -57,11 +68,16 @@ def warm_up(work: Measuring, running: Running) -> None:
     spec = work.probe
     if spec.warmup <= 0:
         return
+
+    def alive() -> bool:
+        work.glance()  # nothing is counted: any wish to stop ends it
+        return running.alive()
+
     try:
         for temperature in warmed_temperatures(spec.temperature):
             cell = Cell(config=running.config.fingerprint, concurrency=max(spec.concurrency), temperature=temperature)
             request = replace(request_of(work, cell, first_prompt=0), window=spec.warmup)
-            work.tools.probe.warm_up(_through(work, running), request, alive=running.alive)
+            work.tools.probe.warm_up(_through(work, running), request, alive=alive)
     except ProbeError as error:
         if lives_on(work.tools, running):
             work.tools.store.event(
@@ -135,7 +151,7 @@ def _measured(work: Measuring, running: Running, repeat: Repeat) -> WindowResult
     started = work.tools.clock.now()
     with watched(work.tools, running.handle, window=request.window) as watch:
         try:
-            raw = work.tools.probe.window(_through(work, running), request, alive=running.alive)
+            raw = work.tools.probe.window(_through(work, running), request, alive=work.alive(running))
         except ProbeError as error:
             raw = _failed_window(request, error, started=started)
             if not lives_on(work.tools, running):

@@ -58,7 +58,7 @@ def _prefill(work: Measuring, running: Running, repeat: PrefillRepeat, *, salt: 
             tokens=repeat.tokens,
             salt=salt,
             sampling=work.probe.sampling,
-            alive=running.alive,
+            alive=work.alive(running),
             load=_load(work, repeat) if repeat.under_load else None,
         )
     except ProbeError as error:

@@ -54,7 +54,7 @@ def _measured(work: Measuring, running: Running, spec: SingleBatchSpec, *, salt:
     target = replace(running.target, request_timeout=work.probe.request_timeout)
     with watched(work.tools, running.handle, window=WATCHED) as watch:
         try:
-            raw = work.tools.probe.single_batch(target, request, alive=running.alive)
+            raw = work.tools.probe.single_batch(target, request, alive=work.alive(running))
         except ProbeError as error:
             exited = not lives_on(work.tools, running)
             raw = _failed(error, started=started, exited=exited)

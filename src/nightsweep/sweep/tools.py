@@ -99,7 +99,7 @@ class Outcome:
     """How a run of the sweep ended.
 
     Attributes:
-        state: done | partial | failed | cancelled.
+        state: done | partial | failed | cancelled | paused.
         windows_done: Clean windows stored, of all runs of this sweep together.
         windows_left: Repeats still to be measured.
         problems: What went wrong on the way, for people.
@@ -123,12 +123,21 @@ class StopWanted(Exception):
         super().__init__(note)
 
 
+class DropWanted(StopWanted):
+    """As StopWanted, and at once: what is in hand is dropped."""
+
+    def __init__(self) -> None:
+        super().__init__("cancelled", "stopped at once, as asked: the window in hand was dropped")
+
+
 @dataclass(frozen=True)
 class Limits:
     """When to stop.
 
     Attributes:
         until: Production must serve again by then (UTC); None is no limit.
+        lifts_pause: Whether a paused sweep is gone on with: a person's own start does, a schedule's does not.
     """
 
     until: datetime | None = None
+    lifts_pause: bool = True

@@ -92,7 +92,7 @@ def test_our_cancel_ends_a_flow_as_cancelled(service: Served) -> None:
     run = service.start(a_file(PLAIN, name="asked", **SLOW), name="asked")
     until(lambda: bool(windows_of(service, "asked")), seconds=60)
     with wiring.open_store(service.chosen) as store:
-        store.request_cancel(service.queries.sweep_of("asked").sweep_id)
+        store.wish_stop(service.queries.sweep_of("asked").sweep_id, wish="finish")
     ended = service.ended(run)
     assert (ended.state_type, service.queries.sweep_of("asked").state) == ("CANCELLED", "cancelled")
     assert engines_of(service.home) == []

@@ -152,7 +152,7 @@ def test_a_wish_to_stop_is_heard_between_two_attempts_at_a_flagged_window() -> N
     world = World()
 
     def flagged(target: object, request: Any) -> Any:
-        world.store.request_cancel(1)
+        world.store.wish_stop(1, wish="finish")
         raw = a_raw_window(concurrency=request.concurrency, seconds=4.0)
         return replace(raw, ended_early="request_failed", detail="500")
 
@@ -173,7 +173,7 @@ def test_a_wish_to_stop_is_heard_in_a_boot_that_takes_long() -> None:
 
 def _cancelling(world: World) -> bool:
     if world.host.running:
-        world.store.request_cancel(1)
+        world.store.wish_stop(1, wish="finish")
     return False
 
 

@@ -133,7 +133,7 @@ def test_a_cancelled_sweep_stops_after_its_window_and_says_so() -> None:
     plan = a_plan()
 
     def cancelled(target: object, request: object) -> object:
-        world.store.request_cancel(1)
+        world.store.wish_stop(1, wish="finish")
         return a_raw_window(concurrency=request.concurrency, seconds=4.0)  # type: ignore[attr-defined]
 
     world.probe.windows = [cancelled]  # type: ignore[list-item]
