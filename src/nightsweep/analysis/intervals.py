@@ -1,0 +1,246 @@
+"""Intervals that respect boots: windows of one boot share that boot's luck, and are not independent of each other.
+
+Model, in ratios of a cell's mean: value = cell mean x (1 + boot effect + window noise). The boot effect is one number for all
+cells of a boot; window noise has a variance of its own for every concurrency and temperature, the same for all configs compared.
+Both variances are estimated from all windows at hand by moments, and a cell's interval is Student's with Satterthwaite's degrees
+of freedom (F. E. Satterthwaite, Biometrics Bulletin 2, 1946). With one boot of every config the boot effect cannot be seen: the
+interval is then of that boot alone, and says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+LEVEL = 0.95
+ENOUGH = 6
+"""Degrees of freedom from which a class of noise stands by itself."""
+ROUNDS = 4
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One clean window's value.
+
+    Attributes:
+        config: What was booted; boots are compared within it.
+        cell: What has one true value; a cell belongs to one config.
+    """
+
+    value: float
+    config: Hashable
+    boot: int
+    cell: Hashable
+    streams: int
+    temperature: float
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean with the range that holds the true one at `level`.
+
+    Attributes:
+        se: Standard error as a ratio of the mean.
+        df: Degrees of freedom of `se`.
+        n, boots: Windows, and boots that they come from.
+        boot_spread_known: False when no config had two boots: what differs from boot to boot is not in the interval.
+    """
+
+    mean: float
+    low: float
+    high: float
+    se: float
+    df: float
+    n: int
+    boots: int
+    level: float = LEVEL
+    boot_spread_known: bool = True
+
+
+@dataclass(frozen=True)
+class _Variance:
+    """A variance, in squared ratios of the mean, with its degrees of freedom."""
+
+    value: float
+    df: float
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How values scatter: within boots by concurrency and temperature, and between boots.
+
+    Attributes:
+        within: Variance by (streams, temperature).
+        per_stream: Variance times the streams, over all classes: for a class that has too few windows of its own.
+        between: Variance of boots; None when no config had two.
+        between_seen: Degrees of freedom by which `between` is known.
+    """
+
+    within: Mapping[tuple[int, float], _Variance]
+    by_streams: Mapping[int, _Variance]
+    per_stream: _Variance | None
+    between: float | None
+    between_seen: float
+
+    def of(self, streams: int, temperature: float) -> _Variance | None:
+        """Return the window noise of a class: its own where it has enough windows, else of its concurrency, else of all."""
+        for found in (self.within.get((streams, temperature)), self.by_streams.get(streams)):
+            if found is not None and found.df >= ENOUGH:
+                return found
+        if self.per_stream is None:
+            return None
+        return _Variance(self.per_stream.value / streams, self.per_stream.df)
+
+
+def noise_of(observations: Sequence[Observation]) -> Noise:
+    """Return how the observations scatter, all configs together. Values must be finite and of one kind."""
+    data = [one for one in _relative(observations)]
+    effects: dict[tuple[Hashable, int], float] = defaultdict(float)
+    noise = _within(data, effects)
+    between: float | None = None
+    seen = 0.0
+    for _ in range(ROUNDS):
+        effects, between, seen = _boots(data, noise)
+        noise = _within(data, effects)
+    return Noise(noise.within, noise.by_streams, noise.per_stream, between, seen)
+
+
+def interval_of(observations: Sequence[Observation], noise: Noise, *, level: float = LEVEL) -> Interval | None:
+    """Return the interval of the mean of one cell's observations; None for none, or where no noise is known at all."""
+    if not observations:
+        return None
+    first, n = observations[0], len(observations)
+    within = noise.of(first.streams, first.temperature)
+    if within is None:
+        return None
+    share: dict[int, int] = defaultdict(int)
+    for one in observations:
+        share[one.boot] += 1
+    mean = math.fsum(one.value for one in observations) / n
+    parts = [_Variance(within.value / n, within.df)]
+    if noise.between is not None:
+        parts.append(_Variance(noise.between * sum((k / n) ** 2 for k in share.values()), noise.between_seen))
+    se, df = combined(parts)
+    half = quantile(level, df) * se * abs(mean)
+    return Interval(mean, mean - half, mean + half, se, df, n, len(share), level, noise.between is not None)
+
+
+def combined(parts: Iterable[_Variance]) -> tuple[float, float]:
+    """Return the root of summed variances, and Satterthwaite's degrees of freedom of the sum (infinite for nothing)."""
+    known = [part for part in parts if part.value > 0]
+    total = math.fsum(part.value for part in known)
+    if total == 0:
+        return 0.0, math.inf
+    df = total * total / math.fsum(part.value * part.value / max(part.df, 1.0) for part in known)
+    return math.sqrt(total), df
+
+
+def quantile(level: float, df: float) -> float:
+    """Return Student's two-sided quantile: 1.96 for 0.95 and many degrees of freedom."""
+    from scipy.special import ndtri, stdtrit
+
+    tail = 1 - (1 - level) / 2
+    return float(ndtri(tail)) if math.isinf(df) else float(stdtrit(df, tail))
+
+
+# --- moments ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Residual:
+    value: float
+    config: Hashable
+    boot: int
+    cell: Hashable
+    streams: int
+    temperature: float
+
+
+def _relative(observations: Sequence[Observation]) -> list[_Residual]:
+    """Return each value as its distance from its cell's mean, in ratios of that mean."""
+    cells: dict[Hashable, list[Observation]] = defaultdict(list)
+    for one in observations:
+        cells[one.cell].append(one)
+    found = []
+    for group in cells.values():
+        mean = math.fsum(one.value for one in group) / len(group)
+        if mean == 0:
+            continue
+        found += [
+            _Residual(one.value / mean - 1, one.config, one.boot, one.cell, one.streams, one.temperature)
+            for one in group
+        ]
+    return found
+
+
+def _within(data: Sequence[_Residual], effects: Mapping[tuple[Hashable, int], float]) -> Noise:
+    """Return the noise that is left when boots' effects are taken off, by class."""
+    squares: dict[tuple[int, float], float] = defaultdict(float)
+    free: dict[tuple[int, float], float] = defaultdict(float)
+    cells: dict[Hashable, list[_Residual]] = defaultdict(list)
+    for one in data:
+        cells[one.cell].append(one)
+    for group in cells.values():
+        rest = [one.value - effects.get((one.config, one.boot), 0.0) for one in group]
+        mean = math.fsum(rest) / len(rest)
+        kind = (group[0].streams, group[0].temperature)
+        squares[kind] += math.fsum((value - mean) ** 2 for value in rest)
+        free[kind] += len(group) - 1
+    _pay_for_boots(data, effects, free)
+    within = {kind: _Variance(squares[kind] / df, df) for kind, df in free.items() if df > 0.5}
+    by_streams = {
+        streams: _pool([found for (own, _), found in within.items() if own == streams]) for streams, _ in within
+    }
+    scaled = [_Variance(found.value * streams, found.df) for (streams, _), found in within.items()]
+    return Noise(within, by_streams, _pool(scaled) if scaled else None, None, 0.0)
+
+
+def _pay_for_boots(
+    data: Sequence[_Residual], effects: Mapping[tuple[Hashable, int], float], free: dict[tuple[int, float], float]
+) -> None:
+    """Take off the degrees of freedom that estimating the boots' effects has cost, by each class's share of windows."""
+    boots: dict[Hashable, set[int]] = defaultdict(set)
+    for config, boot in effects:
+        boots[config].add(boot)
+    spent = sum(len(known) - 1 for known in boots.values())
+    weights: dict[tuple[int, float], float] = defaultdict(float)
+    for one in data:
+        weights[one.streams, one.temperature] += one.streams  # precise classes tell most of a boot's effect
+    total = sum(weights.values())
+    for kind in free:
+        free[kind] -= spent * weights[kind] / total if total else 0.0
+
+
+def _pool(parts: Sequence[_Variance]) -> _Variance:
+    df = math.fsum(part.df for part in parts)
+    return _Variance(math.fsum(part.value * part.df for part in parts) / df, df)
+
+
+def _boots(data: Sequence[_Residual], noise: Noise) -> tuple[dict[tuple[Hashable, int], float], float | None, float]:
+    """Return each boot's effect, and the variance between boots with its degrees of freedom (None, 0 without two boots)."""
+    sums: dict[tuple[Hashable, int], float] = defaultdict(float)
+    precision: dict[tuple[Hashable, int], float] = defaultdict(float)
+    for one in data:
+        variance = noise.of(one.streams, one.temperature)
+        weight = 1.0 if variance is None or variance.value == 0 else 1.0 / variance.value
+        sums[one.config, one.boot] += weight * one.value
+        precision[one.config, one.boot] += weight
+    by_config: dict[Hashable, list[tuple[Hashable, int]]] = defaultdict(list)
+    for key in precision:
+        by_config[key[0]].append(key)
+    effects: dict[tuple[Hashable, int], float] = {}
+    squares, expected, seen = 0.0, 0.0, 0.0
+    for keys in by_config.values():
+        if len(keys) < 2:
+            continue
+        raw = {key: sums[key] / precision[key] for key in keys}
+        middle = math.fsum(raw.values()) / len(keys)
+        effects |= {key: value - middle for key, value in raw.items()}
+        squares += math.fsum((value - middle) ** 2 for value in raw.values())
+        expected += math.fsum(1 / precision[key] for key in keys) / len(keys) * (len(keys) - 1)
+        seen += len(keys) - 1
+    if not seen:
+        return {}, None, 0.0
+    return effects, max(0.0, (squares - expected) / seen), seen
