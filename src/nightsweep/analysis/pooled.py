@@ -1,9 +1,9 @@
 """Rates from acceptance pooled over concurrencies: single-stream rates with several times less noise, where the data allow it.
 
 Rate = acceptance length x the rest, and the rest (streams / step time) is nearly exact. What scatters is acceptance, by the
-content that is drawn: a window of 16 streams sees 16 times as much of it as one of a single stream. Whether acceptance is the same at
-every concurrency is a fact of the engine, not ours to assume: it is tested (`Pooling`), and where the data contradict it nothing
-is pooled. A pooled number stands beside the plain mean, never instead of it.
+content that is drawn: a window of 16 streams sees 16 times as much of it as one of a single stream. Whether acceptance is the
+same at every concurrency is a fact of the engine, not ours to assume: it is tested (`Pooling`), and where the data contradict it
+nothing is pooled. A pooled number stands beside the plain mean, never instead of it.
 """
 
 from __future__ import annotations
