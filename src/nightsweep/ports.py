@@ -147,6 +147,11 @@ class ForeignContainer:
     restart_policy: str
     labels: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)  # values of names that look secret are `Secret`
+    paused: bool = False
+    own_env: tuple[str, ...] = ()  # names of variables that its image does not set
+    addresses: tuple[str, ...] = ()  # its own on Docker's networks; none on the host's network
+    shown_entrypoint: tuple[str, ...] = ()  # for people and records: secrets are hidden
+    shown_command: tuple[str, ...] = ()
 
 
 class Host(Protocol):
@@ -198,13 +203,13 @@ class Host(Protocol):
         """Return the box's fingerprint and facts: accelerator, memory, driver, kernel, CPU."""
 
     def foreign(self, name: str) -> ForeignContainer:
-        """Return a container that is not ours (raises ContainerMissing)."""
+        """Return a container that is not ours, by name or id (raises ContainerMissing)."""
 
     def stop_foreign(self, name: str, *, grace: Seconds) -> None:
         """Stop a container that is not ours; it is never removed or changed."""
 
     def start_foreign(self, name: str) -> None:
-        """Start it again. Idempotent."""
+        """Start it again, or let it go on where it was paused. Idempotent (raises ProductionNotRestored)."""
 
 
 # --- Box state ---------------------------------------------------------------------------------------------------
@@ -349,8 +354,19 @@ class SingleBatchRequest:
     sampling: SamplingSpec
 
 
+@dataclass(frozen=True)
+class Reached:
+    """What answers at a URL. `status` is None for a listener that speaks no HTTP, or accepts and keeps silent."""
+
+    listening: bool
+    status: int | None = None
+
+
 class Probe(Protocol):
     """Load and readings over HTTP. Blocking; asyncio stays inside."""
+
+    def reach(self, url: str, *, timeout: Seconds, api_key: Secret | None = None) -> Reached:
+        """Return what answers at `url`, whatever it is. A connection that is closed without a byte is nobody."""
 
     def healthy(self, url: str, *, timeout: Seconds) -> bool:
         """Return whether `url` answers 200 within `timeout`; anything else, also a refused connection, is False."""
@@ -446,6 +462,15 @@ class BootReady:
     identity: ServedIdentity
     cache_state: Mapping[str, Any] = field(default_factory=dict)
     applied: Applied = field(default_factory=Applied)
+
+
+@dataclass(frozen=True)
+class Owed:
+    """Production that was taken down and is not known to be back. `record` is empty for one of an earlier version."""
+
+    intent_id: int
+    container: str
+    record: Mapping[str, Any]
 
 
 class Store(Protocol):
@@ -552,11 +577,28 @@ class Store(Protocol):
     ) -> None:
         """Keep an event: what happened, for people and for the morning."""
 
-    def open_intent(self, lease: Lease, production: ForeignContainer, *, restore_by: datetime | None) -> int:
-        """Commit, before production is touched, what runs and how it comes back; returns the intent's id."""
+    def open_intent(
+        self,
+        lease: Lease,
+        production: ForeignContainer,
+        *,
+        restore_by: datetime | None,
+        record: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Commit, before production is touched, what runs and how it comes back; returns the intent's id.
 
-    def close_intent(self, intent_id: int, *, outcome: str) -> None:
-        """Record that production serves again ("restored") or why it does not."""
+        Args:
+            record: All that bringing it back needs, without secrets; given back by `owed`.
+        """
+
+    def mark_intent(self, intent_id: int, *, stage: str) -> None:
+        """Record when production was "stopped", or when it was started again ("restore_started"); the first time counts."""
+
+    def close_intent(self, intent_id: int, *, outcome: str, checks: Mapping[str, Any] | None = None) -> None:
+        """Record that production serves again ("restored"), or why it does not, and what was checked."""
+
+    def owed(self, box_id: int) -> tuple[Owed, ...]:
+        """Return production that was taken down and not restored, oldest first."""
 
     def open_intents(self, box_id: int) -> tuple[tuple[int, str], ...]:
         """Return (intent id, container name) of production that was taken down and not restored."""

@@ -502,6 +502,22 @@ def test_an_intent_stays_open_until_production_serves_again(store: Store) -> Non
     assert store.open_intents(night.box_id) == ()
 
 
+def test_an_intent_keeps_what_bringing_production_back_needs_and_what_was_checked_then(store: Store) -> None:
+    night = a_night(store)
+    record = {"url": "http://127.0.0.1:8000", "ready_timeout": 900.0, "command": ["--model", "m"]}
+    intent = store.open_intent(night.lease, a_production(), restore_by=None, record=record)
+    (found,) = store.owed(night.box_id)
+    assert (found.intent_id, found.container, dict(found.record)) == (intent, "vllm-qwen", record)
+    for stage in ("stopped", "stopped", "restore_started"):
+        store.mark_intent(intent, stage=stage)
+    store.close_intent(intent, outcome="it did not answer", checks={"token": "none"})
+    assert [one.intent_id for one in store.owed(night.box_id)] == [intent]
+    store.close_intent(intent, outcome="restored", checks={"token": "served"})
+    assert store.owed(night.box_id) == ()
+    with pytest.raises(NotFound):
+        store.mark_intent(4711, stage="stopped")
+
+
 def test_an_intent_that_is_open_already_is_not_opened_twice(store: Store) -> None:
     night = a_night(store)
     first = store.open_intent(night.lease, a_production(), restore_by=None)

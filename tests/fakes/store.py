@@ -21,6 +21,7 @@ from nightsweep.ports import (
     EngineHandle,
     ForeignContainer,
     Lease,
+    Owed,
     Stored,
 )
 from nightsweep.units import Seconds
@@ -96,8 +97,12 @@ class FakeIntent:
     sweep_id: int
     production: ForeignContainer
     restore_by: datetime | None
+    record: Mapping[str, Any] = field(default_factory=dict)
     outcome: str | None = None
     closed: bool = False
+    stopped_at: datetime | None = None
+    restore_started_at: datetime | None = None
+    checks: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -392,26 +397,55 @@ class FakeStore:
         """See `ports.Store`."""
         self.events.append(FakeEvent(kind, message, level, sweep_id, boot_id, dict(data or {})))
 
-    def open_intent(self, lease: Lease, production: ForeignContainer, *, restore_by: datetime | None) -> int:
+    def open_intent(
+        self,
+        lease: Lease,
+        production: ForeignContainer,
+        *,
+        restore_by: datetime | None,
+        record: Mapping[str, Any] | None = None,
+    ) -> int:
         """See `ports.Store`."""
         with self._lock:
             self._held(lease)
             for intent_id, intent in self.intents.items():
                 if (intent.box_id, intent.production.name) == (lease.box_id, production.name) and not intent.closed:
                     intent.sweep_id, intent.restore_by = lease.sweep_id, restore_by
+                    intent.restore_started_at = None
                     return intent_id
             intent_id = len(self.intents) + 1
-            self.intents[intent_id] = FakeIntent(lease.box_id, lease.sweep_id, production, restore_by)
+            self.intents[intent_id] = FakeIntent(
+                lease.box_id, lease.sweep_id, production, restore_by, dict(record or {})
+            )
             return intent_id
 
-    def close_intent(self, intent_id: int, *, outcome: str) -> None:
+    def mark_intent(self, intent_id: int, *, stage: str) -> None:
         """See `ports.Store`."""
         with self._lock:
-            if intent_id not in self.intents:
-                raise NotFound(what=f"intent {intent_id}", hint="open it first")
-            intent = self.intents[intent_id]
+            intent = self._intent(intent_id)
+            if stage == "stopped" and not intent.closed:
+                intent.stopped_at = intent.stopped_at or self._clock.now()
+            elif stage == "restore_started" and not intent.closed:
+                intent.restore_started_at = self._clock.now()
+
+    def close_intent(self, intent_id: int, *, outcome: str, checks: Mapping[str, Any] | None = None) -> None:
+        """See `ports.Store`."""
+        with self._lock:
+            intent = self._intent(intent_id)
             if not intent.closed:
                 intent.outcome, intent.closed = outcome, outcome in CLOSING_OUTCOMES
+                intent.checks = intent.checks if checks is None else dict(checks)
+
+    def _intent(self, intent_id: int) -> FakeIntent:
+        if intent_id not in self.intents:
+            raise NotFound(what=f"intent {intent_id}", hint="open it first")
+        return self.intents[intent_id]
+
+    def owed(self, box_id: int) -> tuple[Owed, ...]:
+        """See `ports.Store`."""
+        with self._lock:
+            mine = ((i, row) for i, row in self.intents.items() if row.box_id == box_id and not row.closed)
+            return tuple(Owed(i, row.production.name, dict(row.record)) for i, row in mine)
 
     def open_intents(self, box_id: int) -> tuple[tuple[int, str], ...]:
         """See `ports.Store`."""

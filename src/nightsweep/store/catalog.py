@@ -1,4 +1,4 @@
-"""What is planned and where: boxes, configs, sweeps; and what people are told: events and production's intents."""
+"""What is planned and where: boxes, configs, sweeps; and what people are told: events."""
 
 from __future__ import annotations
 
@@ -14,14 +14,10 @@ from nightsweep.errors import NotFound
 from nightsweep.plan.fingerprint import fingerprint
 from nightsweep.plan.model import SweepPlan
 from nightsweep.plan.order import slots
-from nightsweep.ports import BoxFacts, ForeignContainer, Lease
-from nightsweep.store.codec import clean_text, plain, without_secrets
-from nightsweep.store.leases import NOW, hold
-from nightsweep.store.schema import boxes, configs, events, probes, production_intents, sweep_configs, sweeps
+from nightsweep.ports import BoxFacts
+from nightsweep.store.codec import clean_text, plain
+from nightsweep.store.schema import boxes, configs, events, probes, sweep_configs, sweeps
 from nightsweep.store.session import id_of
-
-CLOSING_OUTCOMES = ("restored", "abandoned")
-"""What ends an intent: production serves again, or a person said that it shall not. Anything else is noted and stays open."""
 
 
 def box_id(connection: sa.Connection, box: BoxFacts) -> int:
@@ -178,62 +174,3 @@ def add_event(
         connection.execute(row.on_conflict_do_nothing(index_elements=["event_key"]))
     except sa.exc.IntegrityError as error:
         raise NotFound(what=f"sweep {sweep_id} or boot {boot_id}", hint="an event names rows that exist") from error
-
-
-def open_intent(
-    connection: sa.Connection, lease: Lease, production: ForeignContainer, *, restore_by: datetime | None
-) -> int:
-    """Record what runs and shall come back. One that is open for it already stays: it says what ran before anything stopped."""
-    hold(connection, lease)
-    still_open = production_intents.c.closed_at.is_(None)
-    facts = {
-        "restart_policy": production.restart_policy,
-        "ports": production.ports,
-        "container": production.container,
-        "env_names": production.env_names,
-    }
-    row = insert(production_intents).values(
-        box_id=lease.box_id,
-        sweep_id=lease.sweep_id,
-        container_name=production.name,
-        container_id=production.id,
-        image=production.image,
-        image_digest=production.image_digest,
-        entrypoint=without_secrets(production.entrypoint),
-        command=without_secrets(production.command),
-        facts=plain(facts),
-        restore_by=restore_by,
-        opened_at=NOW,
-    )
-    kept = row.on_conflict_do_update(
-        index_elements=["box_id", "container_name"],
-        index_where=still_open,
-        set_={"sweep_id": row.excluded.sweep_id, "restore_by": row.excluded.restore_by},
-    )
-    return int(connection.execute(kept.returning(production_intents.c.id)).scalar_one())
-
-
-def close_intent(connection: sa.Connection, intent_id: int, *, outcome: str) -> None:
-    """Note how production fares; `CLOSING_OUTCOMES` close the intent, whose first ending stays.
-
-    Raises:
-        NotFound: There is no such intent.
-    """
-    table = production_intents
-    values: dict[str, Any] = {"outcome": clean_text(outcome)}
-    if outcome in CLOSING_OUTCOMES:
-        values["closed_at"] = NOW
-    connection.execute(sa.update(table).where(table.c.id == intent_id, table.c.closed_at.is_(None)).values(values))
-    if connection.scalar(sa.select(table.c.id).where(table.c.id == intent_id)) is None:
-        raise NotFound(what=f"intent {intent_id}", hint="open it first")
-
-
-def open_intents(connection: sa.Connection, box: int) -> tuple[tuple[int, str], ...]:
-    """Return (intent id, container name), oldest first."""
-    table = production_intents
-    rows = connection.execute(
-        sa.select(table.c.id, table.c.container_name)
-        .where(table.c.box_id == box, table.c.closed_at.is_(None))
-        .order_by(table.c.id)
-    )
-    return tuple((int(row.id), str(row.container_name)) for row in rows)

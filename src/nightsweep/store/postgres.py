@@ -20,11 +20,12 @@ from nightsweep.ports import (
     EngineHandle,
     ForeignContainer,
     Lease,
+    Owed,
     Stored,
 )
-from nightsweep.store import boots, catalog, leases, measured, stored
-from nightsweep.store.session import MachineTime, Patient, Waiting, connect
-from nightsweep.units import Seconds
+from nightsweep.store import boots, catalog, intents, leases, measured, stored
+from nightsweep.store.session import MachineTime, Outage, Patient, Waiting, connect
+from nightsweep.units import MonotonicSeconds, Seconds
 
 __all__ = ["PostgresStore", "connect"]
 
@@ -34,8 +35,8 @@ class PostgresStore:
 
     Args:
         clock: What is waited on while PostgreSQL is away.
-        patience: How long a call waits for a PostgreSQL that is away before it raises StoreUnavailable. `renew` does not
-            wait: its caller comes again anyway.
+        patience: How long a PostgreSQL that is away is waited for before calls raise StoreUnavailable, unless `be_patient`
+            says otherwise. `renew` does not wait: its caller comes again anyway.
         revive: Starts an embedded server again; called between two tries.
         shelter: Keeps interrupts out of a transaction for a block, and delivers them after it.
 
@@ -53,7 +54,12 @@ class PostgresStore:
         shelter: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._clock = clock or MachineTime()
-        self._do = Patient(engine, clock=self._clock, patience=patience, revive=revive, shelter=shelter)
+        self._outage = Outage(self._clock, patience=patience)
+        self._do = Patient(engine, clock=self._clock, outage=self._outage, revive=revive, shelter=shelter)
+
+    def be_patient(self, *, until: MonotonicSeconds | None) -> None:
+        """See `ports.Store`."""
+        self._outage.deadline = until
 
     # --- boxes and sweeps
 
@@ -183,9 +189,11 @@ class PostgresStore:
         sweep_id: int | None = None,
         boot_id: int | None = None,
         data: Mapping[str, Any] | None = None,
+        key: uuid.UUID | None = None,
+        at: datetime | None = None,
     ) -> None:
-        """See `ports.Store`."""
-        key, at = uuid.uuid4(), self._clock.now()
+        """See `ports.Store`. `key` and `at` are of an event that happened earlier: told twice it is one."""
+        key, at = key or uuid.uuid4(), at or self._clock.now()
         self._do.run(
             lambda c: catalog.add_event(
                 c,
@@ -200,14 +208,29 @@ class PostgresStore:
             )
         )
 
-    def open_intent(self, lease: Lease, production: ForeignContainer, *, restore_by: datetime | None) -> int:
+    def open_intent(
+        self,
+        lease: Lease,
+        production: ForeignContainer,
+        *,
+        restore_by: datetime | None,
+        record: Mapping[str, Any] | None = None,
+    ) -> int:
         """See `ports.Store`."""
-        return self._do.run(lambda c: catalog.open_intent(c, lease, production, restore_by=restore_by))
+        return self._do.run(lambda c: intents.open_intent(c, lease, production, restore_by=restore_by, record=record))
 
-    def close_intent(self, intent_id: int, *, outcome: str) -> None:
+    def mark_intent(self, intent_id: int, *, stage: str) -> None:
+        """See `ports.Store`."""
+        self._do.run(lambda c: intents.mark(c, intent_id, stage=stage))
+
+    def close_intent(self, intent_id: int, *, outcome: str, checks: Mapping[str, Any] | None = None) -> None:
         """See `ports.Store`. "restored" and "abandoned" close it; any other outcome is noted, and it stays open."""
-        self._do.run(lambda c: catalog.close_intent(c, intent_id, outcome=outcome))
+        self._do.run(lambda c: intents.close(c, intent_id, outcome=outcome, checks=checks))
+
+    def owed(self, box_id: int) -> tuple[Owed, ...]:
+        """See `ports.Store`."""
+        return self._do.run(lambda c: intents.owed(c, box_id))
 
     def open_intents(self, box_id: int) -> tuple[tuple[int, str], ...]:
         """See `ports.Store`."""
-        return self._do.run(lambda c: catalog.open_intents(c, box_id))
+        return self._do.run(lambda c: tuple((one.intent_id, one.container) for one in intents.owed(c, box_id)))
