@@ -18,7 +18,7 @@ from nightsweep.store.columns import metadata as metadata
 from nightsweep.store.schema_nights import production_intents as production_intents
 from nightsweep.store.schema_nights import schedules as schedules
 
-HEAD = "0006"
+HEAD = "0007"
 """The newest migration: what `migrate` brings a database to."""
 
 LIVE_STATES = ("starting", "ready")

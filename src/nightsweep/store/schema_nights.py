@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from nightsweep.store.columns import born, column, document, identity, maybe, metadata, one_of, time, to, words
 
-NIGHT_STATES = ("queued", "submitted", "running", "done", "partial", "failed", "skipped", "missed")
+NIGHT_STATES = ("queued", "submitted", "running", "done", "partial", "failed", "skipped", "missed", "cancelled")
 
 schedules = sa.Table(
     "schedules",
@@ -29,7 +29,11 @@ schedules = sa.Table(
     maybe("note", sa.Text),
     maybe("prefect_run", sa.Text),
     to("sweeps", nullable=True),
+    column("runs", sa.Integer, server_default=sa.text("0")),
+    column("fruitless", sa.Integer, server_default=sa.text("0")),
+    time("retry_at"),
     born(),
+    # When cron or zone last changed: no start before it is owed.
     sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
     sa.UniqueConstraint("box", "name"),
     one_of("night_state", NIGHT_STATES),
