@@ -38,6 +38,14 @@ class Observation:
 
 
 @dataclass(frozen=True)
+class Variance:
+    """A variance, in squared ratios of the mean, with its degrees of freedom."""
+
+    value: float
+    df: float
+
+
+@dataclass(frozen=True)
 class Interval:
     """A mean with the range that holds the true one at `level`.
 
@@ -57,14 +65,7 @@ class Interval:
     boots: int
     level: float = LEVEL
     boot_spread_known: bool = True
-
-
-@dataclass(frozen=True)
-class _Variance:
-    """A variance, in squared ratios of the mean, with its degrees of freedom."""
-
-    value: float
-    df: float
+    parts: tuple[Variance, ...] = ()  # what `se` is made of: of windows, then of boots
 
 
 @dataclass(frozen=True)
@@ -78,20 +79,20 @@ class Noise:
         between_seen: Degrees of freedom by which `between` is known.
     """
 
-    within: Mapping[tuple[int, float], _Variance]
-    by_streams: Mapping[int, _Variance]
-    per_stream: _Variance | None
+    within: Mapping[tuple[int, float], Variance]
+    by_streams: Mapping[int, Variance]
+    per_stream: Variance | None
     between: float | None
     between_seen: float
 
-    def of(self, streams: int, temperature: float) -> _Variance | None:
+    def of(self, streams: int, temperature: float) -> Variance | None:
         """Return the window noise of a class: its own where it has enough windows, else of its concurrency, else of all."""
         for found in (self.within.get((streams, temperature)), self.by_streams.get(streams)):
             if found is not None and found.df >= ENOUGH:
                 return found
         if self.per_stream is None:
             return None
-        return _Variance(self.per_stream.value / streams, self.per_stream.df)
+        return Variance(self.per_stream.value / streams, self.per_stream.df)
 
 
 def noise_of(observations: Sequence[Observation]) -> Noise:
@@ -119,15 +120,16 @@ def interval_of(observations: Sequence[Observation], noise: Noise, *, level: flo
     for one in observations:
         share[one.boot] += 1
     mean = math.fsum(one.value for one in observations) / n
-    parts = [_Variance(within.value / n, within.df)]
+    parts = [Variance(within.value / n, within.df)]
     if noise.between is not None:
-        parts.append(_Variance(noise.between * sum((k / n) ** 2 for k in share.values()), noise.between_seen))
+        parts.append(Variance(noise.between * sum((k / n) ** 2 for k in share.values()), noise.between_seen))
     se, df = combined(parts)
     half = quantile(level, df) * se * abs(mean)
-    return Interval(mean, mean - half, mean + half, se, df, n, len(share), level, noise.between is not None)
+    known = noise.between is not None
+    return Interval(mean, mean - half, mean + half, se, df, n, len(share), level, known, tuple(parts))
 
 
-def combined(parts: Iterable[_Variance]) -> tuple[float, float]:
+def combined(parts: Iterable[Variance]) -> tuple[float, float]:
     """Return the root of summed variances, and Satterthwaite's degrees of freedom of the sum (infinite for nothing)."""
     known = [part for part in parts if part.value > 0]
     total = math.fsum(part.value for part in known)
@@ -189,11 +191,11 @@ def _within(data: Sequence[_Residual], effects: Mapping[tuple[Hashable, int], fl
         squares[kind] += math.fsum((value - mean) ** 2 for value in rest)
         free[kind] += len(group) - 1
     _pay_for_boots(data, effects, free)
-    within = {kind: _Variance(squares[kind] / df, df) for kind, df in free.items() if df > 0.5}
+    within = {kind: Variance(squares[kind] / df, df) for kind, df in free.items() if df > 0.5}
     by_streams = {
         streams: _pool([found for (own, _), found in within.items() if own == streams]) for streams, _ in within
     }
-    scaled = [_Variance(found.value * streams, found.df) for (streams, _), found in within.items()]
+    scaled = [Variance(found.value * streams, found.df) for (streams, _), found in within.items()]
     return Noise(within, by_streams, _pool(scaled) if scaled else None, None, 0.0)
 
 
@@ -213,9 +215,9 @@ def _pay_for_boots(
         free[kind] -= spent * weights[kind] / total if total else 0.0
 
 
-def _pool(parts: Sequence[_Variance]) -> _Variance:
+def _pool(parts: Sequence[Variance]) -> Variance:
     df = math.fsum(part.df for part in parts)
-    return _Variance(math.fsum(part.value * part.df for part in parts) / df, df)
+    return Variance(math.fsum(part.value * part.df for part in parts) / df, df)
 
 
 def _boots(data: Sequence[_Residual], noise: Noise) -> tuple[dict[tuple[Hashable, int], float], float | None, float]:
@@ -243,4 +245,6 @@ def _boots(data: Sequence[_Residual], noise: Noise) -> tuple[dict[tuple[Hashable
         seen += len(keys) - 1
     if not seen:
         return {}, None, 0.0
-    return effects, max(0.0, (squares - expected) / seen), seen
+    between = max(0.0, (squares - expected) / seen)
+    # What is left of a difference of two variances is known less well than the first of them.
+    return effects, between, seen * (between * seen / squares) ** 2 if squares else seen

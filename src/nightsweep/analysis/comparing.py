@@ -1,0 +1,249 @@
+"""One config against another: a ratio with its interval, a verdict, and what more it would take.
+
+A verdict over several cells is held to the level as a whole (Holm's step-down procedure, Scandinavian Journal of Statistics 6,
+1979): with twenty cells one would else be "better" by chance. Intervals shown are each at the plain level.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from nightsweep.analysis.intervals import (
+    LEVEL,
+    Interval,
+    Noise,
+    Observation,
+    Variance,
+    combined,
+    interval_of,
+    noise_of,
+    quantile,
+)
+
+SAME_WITHIN = 0.03
+"""Ratio within which two configs are called the same, unless the user says another."""
+MOST_WINDOWS = 10_000
+
+BETTER, WORSE, SAME, UNDECIDED = "better", "worse", "same", "undecided"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Config B against config A in one cell.
+
+    Attributes:
+        ratio, low, high: B divided by A, with its interval at the plain level; None where an interval cannot be given.
+        verdict: Of B: better | worse | same (within `same_within`) | undecided.
+        needed: When undecided: further windows of each config that would decide it if the ratio is what it seems; None when
+            that is beyond reason, or nothing can be told.
+        why: What stands in the way, in words; None when there is a verdict.
+    """
+
+    streams: int
+    temperature: float
+    a: Interval | None
+    b: Interval | None
+    ratio: float | None
+    low: float | None
+    high: float | None
+    verdict: str
+    same_within: float
+    needed: int | None = None
+    why: str | None = None
+    p: float | None = None
+
+
+def compare(
+    a: Sequence[Observation],
+    b: Sequence[Observation],
+    *,
+    family: Sequence[Observation] = (),
+    same_within: float = SAME_WITHIN,
+    level: float = LEVEL,
+) -> list[Comparison]:
+    """Compare B with A in every cell (streams, temperature) that either has.
+
+    Args:
+        family: Further windows of the same box and night, to know the noise by; `a` and `b` need not be among them.
+    """
+    noise = noise_of([*a, *b, *family])
+    cells: dict[tuple[int, float], tuple[list[Observation], list[Observation]]] = defaultdict(lambda: ([], []))
+    for side, observations in enumerate((a, b)):
+        for one in observations:
+            cells[one.streams, one.temperature][side].append(one)
+    found = [
+        _cell(streams, temperature, pair, noise, same_within=same_within, level=level)
+        for (streams, temperature), pair in sorted(cells.items(), key=lambda item: (item[0][1], item[0][0]))
+    ]
+    return _held_together(found, level=level)
+
+
+def _cell(
+    streams: int,
+    temperature: float,
+    pair: tuple[Sequence[Observation], Sequence[Observation]],
+    noise: Noise,
+    *,
+    same_within: float,
+    level: float,
+) -> Comparison:
+    one, other = (interval_of(side, noise, level=level) for side in pair)
+    nothing = Comparison(streams, temperature, one, other, None, None, None, UNDECIDED, same_within)
+    if not pair[0] or not pair[1]:
+        return replace(nothing, why=f"{'A' if not pair[0] else 'B'} has no clean window here")
+    mean_a, mean_b = (math.fsum(x.value for x in side) / len(side) for side in pair)
+    if one is None or other is None or mean_a <= 0 or mean_b <= 0:
+        ratio = mean_b / mean_a if mean_a > 0 else None
+        return replace(nothing, ratio=ratio, why="one run of each is no measurement: no spread is known")
+    return judged(replace(nothing, ratio=mean_b / mean_a), level=level)
+
+
+def judged(found: Comparison, *, level: float) -> Comparison:
+    """Return the comparison with interval and verdict, from its two sides' standard errors."""
+    assert found.a is not None
+    assert found.b is not None
+    assert found.ratio is not None
+    se, df = difference(found.a, found.b)
+    half, distance = quantile(level, df) * se, math.log(found.ratio)
+    low, high = distance - half, distance + half
+    verdict, needed, why = _verdict(distance, half, within=math.log1p(found.same_within)), None, None
+    if verdict == UNDECIDED:
+        needed = windows_needed(found, se=se, level=level)
+        why = "the interval holds both the same and a difference that matters"
+    p = _two_sided(distance, se, df)
+    return replace(found, low=math.exp(low), high=math.exp(high), verdict=verdict, needed=needed, why=why, p=p)
+
+
+def difference(a: Interval, b: Interval) -> tuple[float, float]:
+    """Return standard error and degrees of freedom of the logarithm of a ratio of two means.
+
+    Both sides' noise is estimated from the same windows, all at hand, so its degrees of freedom count once.
+    """
+    parts = [
+        Variance(one.value + other.value, min(one.df, other.df)) for one, other in zip(a.parts, b.parts, strict=True)
+    ]
+    return combined(parts)
+
+
+def _verdict(distance: float, half: float, *, within: float) -> str:
+    if abs(distance) + half <= within:
+        return SAME
+    if distance - half > 0:
+        return BETTER
+    if distance + half < 0:
+        return WORSE
+    return UNDECIDED
+
+
+def windows_needed(found: Comparison, *, se: float, level: float) -> int | None:
+    """Return further windows of each config until the verdict is likely, if the ratio is what it seems; None beyond reason.
+
+    The standard error must shrink so far that the interval lies on one side of 1, or inside of `same_within`, whichever comes
+    sooner. It shrinks with the root of the windows, as long as new windows come from new boots, too.
+    """
+    assert found.a is not None
+    assert found.b is not None
+    assert found.ratio is not None
+    distance, within = abs(math.log(found.ratio)), math.log1p(found.same_within)
+    room = max(distance, within - distance)
+    wanted = room / quantile(level, math.inf)
+    if se == 0 or wanted <= 0:
+        return None
+    n = min(found.a.n, found.b.n)
+    more = math.ceil(n * (se / wanted) ** 2) - n
+    return max(1, more) if more <= MOST_WINDOWS else None
+
+
+def _two_sided(distance: float, se: float, df: float) -> float:
+    from scipy.special import ndtr, stdtr
+
+    if se == 0:
+        return 0.0 if distance else 1.0
+    z = -abs(distance) / se
+    return float(2 * (ndtr(z) if math.isinf(df) else stdtr(df, z)))
+
+
+def _held_together(found: Sequence[Comparison], *, level: float) -> list[Comparison]:
+    """Take back verdicts of a difference that do not stand when all cells are looked at together (Holm)."""
+    claims = sorted((index for index, one in enumerate(found) if one.p is not None), key=lambda i: found[i].p or 0.0)
+    held = list(found)
+    standing = True
+    for place, index in enumerate(claims):
+        one = found[index]
+        standing = standing and (one.p or 0.0) <= (1 - level) / (len(claims) - place)
+        if not standing and one.verdict in (BETTER, WORSE):
+            why = f"{one.verdict} by itself, but among {len(claims)} cells one such comes by chance"
+            held[index] = replace(one, verdict=UNDECIDED, why=why, needed=_again(one, level=level))
+    return held
+
+
+def _again(one: Comparison, *, level: float) -> int | None:
+    if one.a is None or one.b is None:
+        return None
+    se, _ = difference(one.a, one.b)
+    return windows_needed(one, se=se, level=level) or 1
+
+
+# --- conditions ------------------------------------------------------------------------------------------------------
+
+MEANINGLESS = (
+    "box",
+    "simulated",
+    "api",
+    "prompts",
+    "prompt_seed",
+    "sampling",
+    "model",
+    "through_proxy",
+    "http2",
+    "engine",
+)
+"""Conditions under which two numbers are not of the same question."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A condition that is not the same on both sides."""
+
+    name: str
+    a: str
+    b: str
+    meaningless: bool  # to compare across it answers no question, unless the user says that it does
+
+
+def differences(a: Mapping[str, object], b: Mapping[str, object]) -> list[Difference]:
+    """Return the conditions, besides the config itself, that differ; those that make a comparison meaningless first."""
+    names = sorted({*a, *b} - {"config"})
+    found = [
+        Difference(name, _shown(a.get(name)), _shown(b.get(name)), name in MEANINGLESS)
+        for name in names
+        if a.get(name) != b.get(name)
+    ]
+    return sorted(found, key=lambda one: (not one.meaningless, one.name))
+
+
+def _shown(value: object) -> str:
+    return "absent" if value is None else str(value)
+
+
+def config_differences(a: Mapping[str, Hashable], b: Mapping[str, Hashable]) -> list[Difference]:
+    """Return what differs between two config documents, by dotted key: the settings that a comparison is about."""
+    left, right = _flat(a), _flat(b)
+    return [
+        Difference(key, _shown(left.get(key)), _shown(right.get(key)), False)
+        for key in sorted({*left, *right})
+        if left.get(key) != right.get(key)
+    ]
+
+
+def _flat(document: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for key, value in document.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
