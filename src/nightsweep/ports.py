@@ -24,6 +24,7 @@ from nightsweep.engine.values import (
 )
 from nightsweep.measurement.boxstate import BoxSample
 from nightsweep.measurement.values import PrefillResult, RawWindow, WindowResult
+from nightsweep.plan.fit import PastStarts
 from nightsweep.plan.model import (
     ContainerSpec,
     EngineConfig,
@@ -476,6 +477,12 @@ class Owed:
 class Store(Protocol):
     """PostgreSQL: the only truth about what is measured. Every write under a lease checks its fence in the same transaction."""
 
+    def be_patient(self, seconds: Seconds, *, until: MonotonicSeconds | None = None) -> None:
+        """Wait so long for a database that is away, and until that moment where one is given, before StoreUnavailable.
+
+        Results that wait so are kept where a death of this process does not lose them.
+        """
+
     def box_id(self, box: BoxFacts) -> int:
         """Return the box's row, making or updating it."""
 
@@ -506,6 +513,9 @@ class Store(Protocol):
 
     def is_paused(self, sweep_id: int) -> bool:
         """Return whether the sweep waits for a person to go on with it."""
+
+    def past_starts(self, box_id: int) -> PastStarts:
+        """Return how long engines, and production, took to start on this box, whatever its driver and kernel were then."""
 
     def stored(self, sweep_id: int) -> Stored:
         """Return what the sweep already holds."""

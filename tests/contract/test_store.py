@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from nightsweep.engine.values import LogLine
 from nightsweep.errors import BootAlreadyEnded, BoxBusy, LeaseLost, NotFound, RepeatAlreadyStored
+from nightsweep.plan.fit import Longest
 from nightsweep.ports import Store
 from nightsweep.store.owner import new_owner, owner_is_dead
 from nightsweep.store.postgres import PostgresStore
@@ -531,3 +532,56 @@ def test_an_intent_that_is_open_already_is_not_opened_twice(store: Store) -> Non
 def test_an_intent_that_is_not_there_cannot_be_closed(store: Store) -> None:
     with pytest.raises(NotFound):
         store.close_intent(4711, outcome="restored")
+
+
+# --- how long starts took
+
+
+def test_a_new_box_has_no_past_starts(store: Store) -> None:
+    past = store.past_starts(store.box_id(a_box()))
+    assert (past.engines, dict(past.restores)) == ((), {})
+
+
+def test_past_starts_are_the_longest_of_each_config_with_their_number(store: Store) -> None:
+    plan = a_plan(a_config(k=3), a_config(k=7))
+    night = a_night(store, plan)
+    for key, config, seconds in (("a", 0, 400.0), ("b", 0, 430.0), ("c", 1, 300.0)):
+        boot = night.boot(key, config=config)
+        store.boot_ready(night.lease, boot, a_ready(cold_start=seconds), at=EVENING)
+        store.end_boot(night.lease, boot, stopped(), at=EVENING)
+    store.end_boot(night.lease, night.boot("d", config=1), failed(), at=EVENING)
+    found = {
+        start.config: (start.longest.seconds, start.longest.count) for start in store.past_starts(night.box_id).engines
+    }
+    assert found == {plan.configs[0].fingerprint: (430.0, 2), plan.configs[1].fingerprint: (300.0, 1)}
+
+
+def test_past_starts_of_the_box_outlive_a_new_driver_and_are_no_other_boxs(store: Store) -> None:
+    night = a_night(store)
+    store.boot_ready(night.lease, night.boot("a"), a_ready(cold_start=400.0), at=EVENING)
+    newer = store.box_id(replace(a_box(), fingerprint="e" * 64))
+    assert newer != night.box_id
+    assert [start.longest.seconds for start in store.past_starts(newer).engines] == [400.0]
+    assert store.past_starts(store.box_id(a_box("box-b"))).engines == ()
+    assert store.past_starts(store.box_id(a_box(simulated=True))).engines == ()
+
+
+def test_an_odd_start_long_ago_is_forgotten(store: Store) -> None:
+    night = a_night(store)
+    for number in range(21):
+        boot = night.boot(f"key-{number}")
+        store.boot_ready(night.lease, boot, a_ready(cold_start=9000.0 if number == 0 else 400.0), at=EVENING)
+        store.end_boot(night.lease, boot, stopped(), at=EVENING)
+    assert [start.longest for start in store.past_starts(night.box_id).engines] == [Longest(Seconds(400.0), 20)]
+
+
+def test_restores_count_once_production_serves(store: Store) -> None:
+    night = a_night(store)
+    intent = store.open_intent(night.lease, a_production(), restore_by=None)
+    store.mark_intent(intent, stage="restore_started")
+    assert dict(store.past_starts(night.box_id).restores) == {}
+    store.close_intent(intent, outcome="restored")
+    other = store.open_intent(night.lease, a_production("by-hand"), restore_by=None)
+    store.close_intent(other, outcome="restored")  # nobody saw its start
+    restores = store.past_starts(night.box_id).restores
+    assert [(name, each.count, each.seconds < 5.0) for name, each in restores.items()] == [("vllm-qwen", 1, True)]

@@ -12,6 +12,7 @@ from typing import Any
 from nightsweep.engine.values import LogLine
 from nightsweep.errors import BootAlreadyEnded, BoxBusy, LeaseLost, NotFound, RepeatAlreadyStored
 from nightsweep.measurement.values import PrefillResult, WindowResult
+from nightsweep.plan.fit import Longest, PastStart, PastStarts, program_of
 from nightsweep.plan.model import DECODE, SINGLE_BATCH, EngineConfig, PrefillRepeat, Repeat, SweepPlan
 from nightsweep.ports import (
     BootOutcome,
@@ -24,9 +25,10 @@ from nightsweep.ports import (
     Owed,
     Stored,
 )
-from nightsweep.units import Seconds
+from nightsweep.units import MonotonicSeconds, Seconds
 
 LIVE = ("starting", "ready")
+RECENT = 20
 CLOSING_OUTCOMES = ("restored", "abandoned")
 
 
@@ -103,6 +105,7 @@ class FakeIntent:
     stopped_at: datetime | None = None
     restore_started_at: datetime | None = None
     checks: dict[str, Any] = field(default_factory=dict)
+    closed_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,9 @@ class FakeStore:
         self.intents: dict[int, FakeIntent] = {}
 
     # -- boxes and sweeps
+
+    def be_patient(self, seconds: Seconds, *, until: MonotonicSeconds | None = None) -> None:
+        self.patience = (seconds, until)
 
     def box_id(self, box: BoxFacts) -> int:
         """See `ports.Store`."""
@@ -229,6 +235,26 @@ class FakeStore:
     def is_paused(self, sweep_id: int) -> bool:
         """See `ports.Store`."""
         return self._sweep(sweep_id).state == "paused"
+
+    def past_starts(self, box_id: int) -> PastStarts:
+        """See `ports.Store`."""
+        with self._lock:
+            here = {i for i, box in self.boxes.items() if _same_box(box, self.boxes[box_id])}
+            started: dict[str, list[float]] = {}
+            for boot in self.boots.values():
+                if boot.box_id in here and boot.ready is not None:
+                    started.setdefault(boot.config, []).append(float(boot.ready.cold_start))
+            configs = {c.fingerprint: c for sweep in self.sweeps.values() for c in sweep.plan.configs}
+            restored: dict[str, list[float]] = {}
+            for intent in self.intents.values():
+                if intent.box_id in here and intent.outcome == "restored" and intent.restore_started_at is not None:
+                    assert intent.closed_at is not None
+                    took = (intent.closed_at - intent.restore_started_at).total_seconds()
+                    restored.setdefault(intent.production.name, []).append(took)
+            return PastStarts(
+                engines=tuple(_past_start(configs[name], times) for name, times in started.items()),
+                restores={name: _longest(times) for name, times in restored.items()},
+            )
 
     def stored(self, sweep_id: int) -> Stored:
         """See `ports.Store`."""
@@ -434,6 +460,7 @@ class FakeStore:
             intent = self._intent(intent_id)
             if not intent.closed:
                 intent.outcome, intent.closed = outcome, outcome in CLOSING_OUTCOMES
+                intent.closed_at = self._clock.now() if intent.closed else None
                 intent.checks = intent.checks if checks is None else dict(checks)
 
     def _intent(self, intent_id: int) -> FakeIntent:
@@ -452,6 +479,20 @@ class FakeStore:
         with self._lock:
             rows = self.intents.items()
             return tuple((i, row.production.name) for i, row in rows if row.box_id == box_id and not row.closed)
+
+
+def _same_box(one: BoxFacts, other: BoxFacts) -> bool:
+    return (one.name, one.simulated) == (other.name, other.simulated)
+
+
+def _past_start(config: EngineConfig, times: Sequence[float]) -> PastStart:
+    method = (config.speculative or {}).get("method")
+    return PastStart(config.fingerprint, program_of(config.document), method, _longest(times))
+
+
+def _longest(times: Sequence[float]) -> Longest:
+    newest = times[-RECENT:]
+    return Longest(Seconds(max(newest)), len(newest))
 
 
 def _summary(

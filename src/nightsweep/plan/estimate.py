@@ -10,7 +10,16 @@ from statistics import median
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
-from nightsweep.plan.model import BootTask, EngineConfig, Production, Schedule, SweepPlan
+from nightsweep.plan.model import (
+    BootTask,
+    EngineConfig,
+    PrefillRepeat,
+    ProbeSpec,
+    Production,
+    Schedule,
+    SingleBatchSpec,
+    SweepPlan,
+)
 from nightsweep.plan.nights import night_end
 from nightsweep.units import Seconds
 
@@ -87,7 +96,7 @@ def estimate(
     past = history or {}
     production = production_cold_start(plan.production, history=past)
     colds = [cold_start(task.config, history=past) for task in tasks]
-    measuring = [_measuring(plan, task) for task in tasks]
+    measuring = [measuring_seconds(plan, task) for task in tasks]
     boots = [(cold + PER_BOOT, spent) for cold, spent in zip(colds, measuring, strict=True)]
     total = math.fsum(start + spent for start, spent in boots) + production
     night = night_length(plan.schedule, start=start)
@@ -108,7 +117,7 @@ def estimate(
 def cold_start(config: EngineConfig, *, history: Mapping[str, float]) -> Seconds:
     """Return a config's expected cold start: its own history, the box's median, or the default."""
     known = history.get(config.fingerprint, history.get(ANY))
-    return Seconds(known) if known is not None else _default_cold_start(config.engine.boot_timeout)
+    return Seconds(known) if known is not None else default_cold_start(config.engine.boot_timeout)
 
 
 def production_cold_start(production: Production | None, *, history: Mapping[str, float]) -> Seconds:
@@ -116,7 +125,7 @@ def production_cold_start(production: Production | None, *, history: Mapping[str
     if production is None:
         return Seconds(0.0)
     known = history.get("production", history.get(ANY))
-    return Seconds(known) if known is not None else _default_cold_start(production.ready_timeout)
+    return Seconds(known) if known is not None else default_cold_start(production.ready_timeout)
 
 
 def night_length(schedule: Schedule | None, *, start: datetime | None = None) -> Seconds | None:
@@ -137,19 +146,34 @@ def _ordinary_start(schedule: Schedule) -> datetime:
     return ticks.get_next(datetime)
 
 
-def _default_cold_start(timeout: Seconds) -> Seconds:
+def default_cold_start(timeout: Seconds) -> Seconds:
+    """Return the cold start that is expected where nothing is known but how long one may take."""
     return Seconds(min(COLD_START, timeout / 3))
 
 
-def _measuring(plan: SweepPlan, task: BootTask) -> float:
+def measuring_seconds(plan: SweepPlan, task: BootTask) -> float:
+    """Return seconds of warm-up, windows, prefills and single-batch runs of a boot, none of them measured again."""
     probe = plan.probe
-    windows = len(task.repeats) * (probe.window + PER_WINDOW)
-    prefill = math.fsum(
-        one.tokens / PREFILL_RATE + 1.0 + (PER_LOADED_PREFILL if one.under_load else 0.0) for one in task.prefills
-    )
+    windows = len(task.repeats) * window_seconds(probe)
+    prefill = math.fsum(prefill_seconds(one) for one in task.prefills)
     single = probe.single_batch
-    alone = len(task.single_batches) * (single.output / SINGLE_RATE + PER_SINGLE_BATCH) if single else 0.0
+    alone = len(task.single_batches) * single_batch_seconds(single) if single else 0.0
     return float((probe.warmup if task.repeats or alone else 0.0) + windows + prefill + alone)
+
+
+def window_seconds(probe: ProbeSpec) -> float:
+    """Return seconds that one window takes, with what is around it."""
+    return float(probe.window + PER_WINDOW)
+
+
+def prefill_seconds(one: PrefillRepeat) -> float:
+    """Return seconds that one prefill takes."""
+    return one.tokens / PREFILL_RATE + 1.0 + (PER_LOADED_PREFILL if one.under_load else 0.0)
+
+
+def single_batch_seconds(single: SingleBatchSpec) -> float:
+    """Return seconds that one single-batch run takes."""
+    return single.output / SINGLE_RATE + PER_SINGLE_BATCH
 
 
 def _nights(boots: Sequence[tuple[float, float]], *, night: float) -> int | None:

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from nightsweep.engine.values import LogLine
 from nightsweep.measurement.values import PrefillResult, WindowResult
+from nightsweep.plan.fit import PastStarts
 from nightsweep.plan.model import EngineConfig, PrefillRepeat, Repeat, SweepPlan
 from nightsweep.ports import (
     BootOutcome,
@@ -23,7 +24,7 @@ from nightsweep.ports import (
     Owed,
     Stored,
 )
-from nightsweep.store import boots, catalog, intents, leases, measured, stored
+from nightsweep.store import boots, catalog, history, intents, leases, measured, stored
 from nightsweep.store.session import MachineTime, Outage, Patient, Waiting, connect
 from nightsweep.units import MonotonicSeconds, Seconds
 
@@ -57,9 +58,9 @@ class PostgresStore:
         self._outage = Outage(self._clock, patience=patience)
         self._do = Patient(engine, clock=self._clock, outage=self._outage, revive=revive, shelter=shelter)
 
-    def be_patient(self, *, until: MonotonicSeconds | None) -> None:
+    def be_patient(self, seconds: Seconds, *, until: MonotonicSeconds | None = None) -> None:
         """See `ports.Store`."""
-        self._outage.deadline = until
+        self._outage.patience, self._outage.deadline = seconds, until
 
     # --- boxes and sweeps
 
@@ -106,6 +107,10 @@ class PostgresStore:
     def note_prefect_run(self, sweep_id: int, flow_run: str) -> None:
         """Remember which Prefect flow run carries the sweep out, for people who look for it there."""
         self._do.run(lambda c: catalog.note_prefect_run(c, sweep_id, flow_run))
+
+    def past_starts(self, box_id: int) -> PastStarts:
+        """See `ports.Store`. The newest `history.RECENT` of each config, and of production, count."""
+        return self._do.run(lambda c: history.past_starts(c, box_id))
 
     def stored(self, sweep_id: int) -> Stored:
         """See `ports.Store`."""

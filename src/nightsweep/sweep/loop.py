@@ -23,6 +23,7 @@ from nightsweep.errors import (
     SweepPaused,
 )
 from nightsweep.measurement.values import WindowResult
+from nightsweep.plan.estimate import prefill_seconds, single_batch_seconds, window_seconds
 from nightsweep.plan.model import CONTROL_ROUND, BootTask, Repeat, SweepPlan
 from nightsweep.plan.remaining import prefill_key, remaining, slots, window_key
 from nightsweep.ports import BoxFacts, Progress, Stored
@@ -31,6 +32,7 @@ from nightsweep.sweep.guard import nothing_forgotten, production_down
 from nightsweep.sweep.launch import environment
 from nightsweep.sweep.lease import Held, held
 from nightsweep.sweep.measure import Measuring, api_key, measure_repeat, warm_up
+from nightsweep.sweep.night import Night
 from nightsweep.sweep.prefilling import measure_prefill
 from nightsweep.sweep.signals import Terminated, one_interrupt, signals_deferred
 from nightsweep.sweep.single import measure_single_batch
@@ -47,7 +49,7 @@ class _Run:
     tools: Tools
     plan: SweepPlan
     steps: Steps
-    limits: Limits
+    night: Night
     keeper: Held
     box: BoxFacts
     problems: list[str] = field(default_factory=list)
@@ -69,16 +71,20 @@ class _Run:
             glance_for_drop=self.glance_for_drop,
         )
 
-    def check(self) -> None:
-        """Raise StopWanted or LeaseLost when the sweep shall not go on."""
+    def check(self, needs: float = 0.0, *, what: str = "") -> None:
+        """Raise StopWanted or LeaseLost when the sweep shall not go on.
+
+        Args:
+            needs: Seconds that what comes next takes; the sweep stops when so many are not left.
+        """
         self.keeper.check()
         wish = self._wish()
         if wish == "pause":
             raise StopWanted("paused", f"paused as asked: `nightsweep resume {self.sweep_id}` goes on with it")
         if wish is not None:
             raise StopWanted("cancelled", "stopped as asked")
-        if self.limits.until is not None and self.tools.clock.now() >= self.limits.until:
-            raise StopWanted("partial", f"the night is over ({self.limits.until:%H:%M} UTC)")
+        self.night.check()
+        self.night.check_for(needs, what)
 
     def glance(self) -> None:
         """As `check`, for places that are passed several times a second: the store is asked once in a while only."""
@@ -86,11 +92,12 @@ class _Run:
             self.check()
 
     def glance_for_drop(self) -> None:
-        """As `glance`, while something is measured: only a wish to drop it at once, or a lost lease, ends that."""
+        """As `glance`, while something is measured: a wish to drop it at once, the night's end or a lost lease ends that."""
         if self._time_to_glance():
             self.keeper.check()
             if self._wish() == "drop":
                 raise DropWanted
+            self.night.drop_check()
 
     def _time_to_glance(self) -> bool:
         now = self.tools.clock.monotonic()
@@ -137,7 +144,8 @@ def run_sweep(plan: SweepPlan, tools: Tools, *, file_text: str, steps: Steps, li
     with one_interrupt():
         lease = tools.store.claim(sweep_id, owner=tools.owner, ttl=tools.lease_ttl)
         with held(tools.store, lease, ttl=tools.lease_ttl) as keeper:
-            run = _Run(tools=tools, plan=plan, steps=steps, limits=limits, keeper=keeper, box=box)
+            night = Night(tools=tools, plan=plan, box_id=box_id, limits=limits)
+            run = _Run(tools=tools, plan=plan, steps=steps, night=night, keeper=keeper, box=box)
             try:
                 state, note = _night(run)
             except BaseException as error:
@@ -176,13 +184,25 @@ def _night(run: _Run) -> tuple[str, str]:
         try:
             if left:
                 run.check()
-                with production_down(run.tools, run.keeper.lease, run.plan.production, restore_by=run.limits.until):
+                run.night.next_boot(left)  # production is not taken down for a night in which nothing fits
+                until = run.night.limits.until
+                down = production_down(run.tools, run.keeper.lease, run.plan.production, restore_by=until)
+                with down, run.night.measured_in():
                     _until_nothing_is_left(run, left)
         except StopWanted as stop:
             ending = (stop.state, stop.note)
             run.tools.store.event("sweep_stopping", stop.note, sweep_id=run.sweep_id)
     run.say("stop", "the engine is stopped")
-    return ending
+    return ending[0], "; ".join(filter(None, (ending[1], _told_if_late(run))))
+
+
+def _told_if_late(run: _Run) -> str | None:
+    """Return why production was not ready by `until`, after telling people loudly; None when it was."""
+    late = run.night.late()
+    if late is not None:
+        run.problems.append(late)
+        run.tools.store.event("production_late", late, level="error", sweep_id=run.sweep_id)
+    return late
 
 
 def _stop_leftovers(run: _Run) -> None:
@@ -211,9 +231,10 @@ def _until_nothing_is_left(run: _Run, left: tuple[BootTask, ...]) -> None:
     """Boot after boot. What is flagged or was cut short by a death comes again in the next pass, as often as it may."""
     while left:
         before = run.tools.store.stored(run.sweep_id)
-        for task in left:
+        waiting = list(left)
+        while waiting:
             run.check()
-            _one_boot(run, task)
+            _one_boot(run, waiting.pop(run.night.next_boot(waiting)))
         after = run.tools.store.stored(run.sweep_id)
         if after == before:  # a pass that stored nothing would go on for ever
             run.problems.append("a whole pass over what is left stored nothing: giving up on it")
@@ -226,7 +247,8 @@ def _one_boot(run: _Run, task: BootTask) -> None:
     try:
         with contextlib.ExitStack() as stack:
             run.say("boot", f"booting {name}")
-            running = run.steps.boot(task, lambda: _up(run, task, stack))
+            with run.night.booting(task):
+                running = run.steps.boot(task, lambda: _up(run, task, stack))
             run.say("ready", f"{name} is ready", cold_start=run.tools.clock.monotonic() - running.started)
             _measure_all(run, running, task)
             run.say("stopping", f"stopping {name}")
@@ -260,7 +282,7 @@ def _measure_all(run: _Run, running: Running, task: BootTask) -> None:
     stored = run.tools.store.stored(run.sweep_id)
     work = run.measuring()
     for prefill in task.prefills:
-        run.check()
+        run.check(prefill_seconds(prefill), what="prefill")
         _, attempts = stored.prefills.get(prefill_key(prefill), (False, 0))
         with _drops_told(run, running, f"prefill of {prefill.tokens} tokens #{prefill.index + 1}"):
             measure_prefill(work, running, prefill, attempts=attempts)
@@ -270,7 +292,7 @@ def _measure_all(run: _Run, running: Running, task: BootTask) -> None:
         run.steps.cell(task.config, first.cell, repeat=first.index, do=measure_alone)
     for cell, repeats in groupby(task.repeats, key=lambda repeat: repeat.cell):
         todo = tuple(repeats)
-        run.check()
+        run.check(window_seconds(run.plan.probe), what="window")
         measure = functools.partial(_cell, run, running, todo, stored)
         run.steps.cell(task.config, cell, repeat=todo[0].index, do=measure)
 
@@ -278,7 +300,7 @@ def _measure_all(run: _Run, running: Running, task: BootTask) -> None:
 def _cell(run: _Run, running: Running, repeats: Iterable[Repeat], stored: Stored) -> None:
     work = run.measuring()
     for repeat in repeats:
-        run.check()
+        run.check(window_seconds(run.plan.probe), what="window")
         cell = repeat.cell
         _, attempts = stored.windows.get(window_key(repeat), (False, 0))
         number = f"control #{repeat.index - CONTROL_ROUND + 1}" if repeat.control else f"#{repeat.index + 1}"
@@ -293,7 +315,7 @@ def _single_batches(run: _Run, running: Running, repeats: Iterable[Repeat], stor
     work, spec = run.measuring(), run.plan.probe.single_batch
     assert spec is not None
     for repeat in repeats:
-        run.check()
+        run.check(single_batch_seconds(spec), what="single-batch run")
         _, attempts = stored.single_batches.get(window_key(repeat), (False, 0))
         with _drops_told(run, running, f"single batch #{repeat.index + 1}"):
             result = measure_single_batch(work, running, repeat, spec, attempts=attempts)
@@ -305,11 +327,10 @@ def _drops_told(run: _Run, running: Running, what: str) -> Iterator[None]:
     """Say which measurement was dropped: it is not stored, takes up no attempt, and is made when the sweep goes on."""
     try:
         yield
-    except DropWanted:
-        name = f"{running.config.name} {what}"
-        run.tools.store.event(
-            "measurement_dropped", f"{name} was dropped as asked", sweep_id=run.sweep_id, boot_id=running.boot_id
-        )
+    except DropWanted as drop:
+        why = "as asked" if drop.state == "cancelled" else "at the night's end"
+        told = f"{running.config.name} {what} was dropped {why}"
+        run.tools.store.event("measurement_dropped", told, sweep_id=run.sweep_id, boot_id=running.boot_id)
         raise
 
 

@@ -126,8 +126,10 @@ class StopWanted(Exception):
 class DropWanted(StopWanted):
     """As StopWanted, and at once: what is in hand is dropped."""
 
-    def __init__(self) -> None:
-        super().__init__("cancelled", "stopped at once, as asked: the window in hand was dropped")
+    def __init__(
+        self, state: str = "cancelled", note: str = "stopped at once, as asked: the window in hand was dropped"
+    ) -> None:
+        super().__init__(state, note)
 
 
 @dataclass(frozen=True)
@@ -135,9 +137,12 @@ class Limits:
     """When to stop.
 
     Attributes:
-        until: Production must serve again by then (UTC); None is no limit.
+        until: Production is ready again by then (UTC); None is no limit.
+        reserve: Seconds before `until` at which everything is dropped, to stop an engine and to have production serve; None is
+            estimated from this box's past.
         lifts_pause: Whether a paused sweep is gone on with: a person's own start does, a schedule's does not.
     """
 
     until: datetime | None = None
+    reserve: Seconds | None = None
     lifts_pause: bool = True

@@ -29,7 +29,7 @@ def test_a_sweep_measures_every_repeat_once_and_stops_its_engines() -> None:
 def test_resuming_is_the_same_call_and_measures_only_what_is_left() -> None:
     world = World()
     plan = a_plan(a_config("a"), a_config("b", k=None))
-    world.play(plan, limits=Limits(until=world.clock.now() + timedelta(seconds=10)))
+    world.play(plan, limits=Limits(until=world.clock.now() + timedelta(seconds=75)))
     first = len(world.store.windows)
     assert 0 < first < 8
     outcome = world.play(plan)
