@@ -6,6 +6,7 @@ Synchronous, tasks called directly in the main thread: only there do signals and
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -26,10 +27,12 @@ from prefect.runtime import flow_run as this_run
 from prefect.states import Cancelled, Completed, Failed
 
 from nightsweep import wiring
-from nightsweep.errors import BoxBusy
+from nightsweep.errors import BoxBusy, SweepPaused
 from nightsweep.plan.model import BootTask, Cell, EngineConfig
 from nightsweep.plan.nights import night_end
 from nightsweep.ports import Progress
+from nightsweep.service.prefect_api import PrefectApi
+from nightsweep.service.prefect_server import PrefectUnavailable
 from nightsweep.sweep.loop import run_sweep
 from nightsweep.sweep.tools import Limits, Outcome, StopWanted
 
@@ -157,7 +160,9 @@ def sweep(file_text: str, name: str = "sweep", base: str | None = None) -> State
     plan, prompts = wiring.load_plan(file_text, source=name, base=Path(base) if base else None)
     chosen = wiring.settings()
     start = this_run.scheduled_start_time or datetime.now(UTC)
-    limits = Limits(until=night_end(plan.schedule, start=start))
+    limits = Limits(until=night_end(plan.schedule, start=start), lifts_pause=False)
+    if this_deployment.id is not None and _deployment_is_paused(chosen.box):
+        return Cancelled(name="Skipped", message="the deployment is paused in Prefect: resume it there, and run again")
     with wiring.open_store(chosen) as store, wiring.open_tools(chosen, store, prompts) as tools:
 
         def note_run(sweep_id: int) -> None:
@@ -167,8 +172,8 @@ def sweep(file_text: str, name: str = "sweep", base: str | None = None) -> State
         try:
             steps = PrefectSteps(logger, note_run=note_run)
             outcome = run_sweep(plan, tools, file_text=file_text, steps=steps, limits=limits)
-        except BoxBusy as busy:
-            return Cancelled(name="Skipped", message=str(busy))
+        except (BoxBusy, SweepPaused) as taken:
+            return Cancelled(name="Skipped", message=str(taken))
     return _state_of(outcome)
 
 
@@ -176,9 +181,21 @@ def _state_of(outcome: Outcome) -> State[Any]:
     message = f"{outcome.windows_done}/{outcome.windows_planned} windows; {outcome.note}"
     if outcome.state == "cancelled":
         return Cancelled(message=message)
+    if outcome.state == "paused":
+        return Completed(name="Paused", message=message)
     if outcome.windows_done == 0:
         return Failed(message=f"nothing was measured; {outcome.note}")
     return Completed(name="Done" if outcome.state == "done" else "Partial", message=message)
+
+
+def _deployment_is_paused(box: str) -> bool:
+    """Whether somebody paused our deployment. Prefect itself starts no run by schedule then, but every one that is asked for.
+
+    A server that is away decides nothing.
+    """
+    with contextlib.suppress(PrefectUnavailable):
+        return PrefectApi(os.environ["PREFECT_API_URL"]).paused(box)
+    return False
 
 
 def _end_with_runner() -> None:
@@ -213,6 +230,7 @@ def main() -> None:
         name=chosen.box,
         limit=1,
         pause_on_shutdown=False,
+        paused=_deployment_is_paused(chosen.box),  # serving again would lift a pause
         print_starting_message=False,
         entrypoint_type=EntrypointType.MODULE_PATH,
         tags=["nightsweep", f"box:{chosen.box}"],

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import click
+import sys
 
-from nightsweep import wiring
+import click
 
 
 @click.command(name="cancel")
 @click.argument("sweep")
-def command(sweep: str) -> None:
+@click.option(
+    "--drop", is_flag=True, help="Stop at once: what is measured now is dropped, and measured when it goes on."
+)
+@click.option("--wait", is_flag=True, help="Show what happens until production serves again.")
+def command(sweep: str, *, drop: bool, wait: bool) -> None:
     """Ask a running SWEEP (id or name) to stop after its current window. The engine is stopped, production restored.
+
+    A boot or a warm-up is not waited for; with --drop neither is a window, a prefill or a single-batch run. Noticed within
+    two seconds.
 
     \b
     Example:
       nightsweep cancel dflash2-depth
+      nightsweep cancel dflash2-depth --drop --wait
     """
-    chosen = wiring.settings()
-    with wiring.open_queries(chosen) as queries:
-        row = queries.sweep_of(sweep)
-    if row.state != "running":
-        click.echo(f"sweep {row.sweep_id} ({row.name}) is not running: it is {row.state}")
-        return
-    if wiring.is_dead(row.owner):
-        click.echo(
-            f"sweep {row.sweep_id} ({row.name}) does not run any more, its process was killed: nothing is left to stop; "
-            f"`nightsweep resume {row.sweep_id}` goes on with it"
-        )
-        return
-    with wiring.open_store(chosen) as store:
-        store.wish_stop(row.sweep_id, wish="finish")
-    click.echo(f"sweep {row.sweep_id} ({row.name}) will stop after its current window; `nightsweep status` shows when")
+    from nightsweep.cli.stopping import ask_to_stop
+
+    sys.exit(ask_to_stop(sweep, wish="drop" if drop else "finish", wait=wait))

@@ -12,14 +12,18 @@ from nightsweep import wiring
 @click.command(name="resume")
 @click.argument("sweep", required=False)
 @click.option("--until", metavar="HH:MM|never", help="Stop by this local time instead of the file's `schedule.until`.")
+@click.option("--lift", is_flag=True, help="Only lift its pause: its schedule goes on with it.")
 @click.option("--json", "as_json", is_flag=True, help="Print the cells as JSON.")
-def command(sweep: str | None, until: str | None, as_json: bool) -> None:
+def command(sweep: str | None, *, until: str | None, lift: bool, as_json: bool) -> None:
     """Go on with a stored SWEEP (id or name; the newest unfinished one by default). The same as `run` with its stored file.
+
+    A sweep that was paused is not paused any more.
 
     \b
     Example:
       nightsweep resume
       nightsweep resume dflash2-depth
+      nightsweep resume dflash2-depth --lift
     """
     from nightsweep.cli.run import check_until
     from nightsweep.cli.running import run_and_finish
@@ -37,5 +41,11 @@ def command(sweep: str | None, until: str | None, as_json: bool) -> None:
         else:
             row = queries.sweep_of(sweep)
         text, _ = queries.plan_of(row.sweep_id)
+    if lift:
+        with wiring.open_store(chosen) as store:
+            lifted = store.lift_pause(row.sweep_id)
+        said = "is not paused any more: its schedule goes on with it" if lifted else f"is not paused: it is {row.state}"
+        click.echo(f"sweep {row.sweep_id} ({row.name}) {said}")
+        return
     click.echo(f"going on with sweep {row.sweep_id} ({row.name})", err=True)
     sys.exit(run_and_finish(chosen, text, source=row.name, base=None, until=until, as_json=as_json))

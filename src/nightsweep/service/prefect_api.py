@@ -41,6 +41,11 @@ class PrefectApi:
         answer = self._request("GET", f"/deployments/name/{FLOW_NAME}/{name}", missing_is_none=True)
         return None if answer is None else str(answer["id"])
 
+    def paused(self, name: str) -> bool:
+        """Return whether somebody paused our deployment; one that is not there is not paused."""
+        answer = self._request("GET", f"/deployments/name/{FLOW_NAME}/{name}", missing_is_none=True)
+        return answer is not None and bool(answer.get("paused"))
+
     def start(self, deployment_id: str, parameters: Mapping[str, Any], *, tags: tuple[str, ...] = ()) -> FlowRun:
         """Ask for a run of the deployment, now."""
         body = {"parameters": dict(parameters), "tags": list(tags), "state": {"type": "SCHEDULED"}}

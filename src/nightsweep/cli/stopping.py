@@ -1,0 +1,107 @@
+"""What `cancel` and `pause` share: the wish is put into the database, and the sweep is watched until production serves again."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from nightsweep import wiring
+from nightsweep.cli import EXIT_FAILED
+
+if TYPE_CHECKING:
+    from nightsweep.analysis.values import Event, SweepRow
+    from nightsweep.settings import Settings
+    from nightsweep.store.queries import Queries
+
+POLL = 0.5
+EVENTS_READ = 50
+"""Newest events that are looked through for new ones each time; more do not happen in one `POLL`."""
+
+THEN = "then its engine is stopped and production restored"
+HOW = {
+    "finish": f"will stop after its current window; {THEN}",
+    "drop": f"will stop at once, and drop what it measures now; {THEN}",
+    "pause": f"will pause after its current window; {THEN}",
+}
+
+
+def ask_to_stop(sweep: str, *, wish: str, wait: bool) -> int:
+    """Ask a sweep to stop and say what comes of it; return the exit code."""
+    chosen = wiring.settings()
+    with wiring.open_queries(chosen) as queries:
+        row = queries.sweep_of(sweep)
+        if row.state != "running":
+            click.echo(_not_running(chosen, row, wish=wish))
+            return 0
+        if wiring.is_dead(row.owner):
+            click.echo(_killed(chosen, row, wish=wish))
+            return 0
+        known = set(queries.events(row.sweep_id, limit=EVENTS_READ))
+        with wiring.open_store(chosen) as store:
+            store.wish_stop(row.sweep_id, wish=wish)
+        click.echo(f"{_named(row)} {HOW[wish]}")
+        if not wait:
+            click.echo(f"`nightsweep status {row.sweep_id}` shows when; --wait would wait for it", err=True)
+            return 0
+        return _watch(queries, row.sweep_id, known=known)
+
+
+def _named(row: SweepRow) -> str:
+    return f"sweep {row.sweep_id} ({row.name})"
+
+
+def _not_running(chosen: Settings, row: SweepRow, *, wish: str) -> str:
+    if wish == "pause":
+        with wiring.open_store(chosen) as store:
+            paused = store.pause_idle(row.sweep_id)
+        if paused:
+            return f"{_named(row)} did not run; it is paused now: no schedule starts it until `nightsweep resume {row.sweep_id}`"
+    return f"{_named(row)} is not running: it is {row.state}"
+
+
+def _killed(chosen: Settings, row: SweepRow, *, wish: str) -> str:
+    said = f"{_named(row)} does not run any more, its process was killed: nothing is left to stop"
+    if wish != "pause":
+        return f"{said}; `nightsweep resume {row.sweep_id}` goes on with it"
+    with wiring.open_store(
+        chosen
+    ) as store:  # outlives the dead holder: whoever takes the sweep up next pauses it at once
+        store.wish_stop(row.sweep_id, wish=wish)
+    return f"{said}; the next start pauses it at once"
+
+
+def _watch(queries: Queries, sweep_id: int, *, known: set[Event]) -> int:
+    """Show events as they come until the sweep has given the box back; that is after production serves again."""
+    seen = set(known)
+    fresh: list[Event] = []
+    try:
+        while True:
+            row = queries.sweep_of(str(sweep_id))
+            for event in reversed(queries.events(sweep_id, limit=EVENTS_READ)):
+                if event not in seen:
+                    seen.add(event)
+                    fresh.append(event)
+                    click.echo(f"  {event.at:%H:%M:%S}  {event.message}")
+            if row.state != "running" or wiring.is_dead(row.owner):
+                return _ended(row, fresh)
+            time.sleep(POLL)
+    except KeyboardInterrupt:
+        click.echo("the sweep stops all the same; nobody watches it any more", err=True)
+        return 0
+
+
+def _ended(row: SweepRow, fresh: list[Event]) -> int:
+    if row.state in ("running", "interrupted"):
+        click.echo(
+            f"{_named(row)} was killed before it had stopped: `nightsweep restore` brings production back", err=True
+        )
+        return EXIT_FAILED
+    click.echo(
+        f"{_named(row)}: {row.state}, {row.repeats_clean:,} of {row.repeats_planned:,} windows; {row.note or ''}"
+    )
+    if any(event.kind == "production_not_restored" for event in fresh):
+        click.echo("production DOES NOT SERVE: run `nightsweep restore`", err=True)
+        return EXIT_FAILED
+    return EXIT_FAILED if row.state == "failed" else 0
