@@ -137,6 +137,15 @@ class SweepPaused(HostError):
     summary = "sweep {sweep} ({name}) is paused: `nightsweep resume {sweep}` goes on with it now, with --lift the schedule does"
 
 
+class ProductionComing(HostError):
+    """Production was started and does not serve yet, and whoever started it must end now."""
+
+    summary = (
+        "production container {name} was started {waited:.0f} s ago and is not proven to serve yet ({missing}): "
+        "the service proves it at its next start, `nightsweep restore` does at once"
+    )
+
+
 class ProductionNotRestored(HostError):
     """The production engine did not come back. The loudest error there is."""
 
@@ -228,6 +237,27 @@ class StoreUnavailable(StoreError):
     """PostgreSQL cannot be started or reached."""
 
     summary = "PostgreSQL is not available: {reason}"
+
+
+class StoreReadOnly(StoreUnavailable):
+    """PostgreSQL answers and takes no writes."""
+
+    summary = (
+        "the database takes no writes ({reason}): it is a standby, or `default_transaction_read_only` is on; "
+        "point NIGHTSWEEP_DATABASE_URL at the primary, or turn that setting off"
+    )
+
+
+class SpoolUnreadable(StoreError):
+    """A file of the spool cannot be read back."""
+
+    summary = "{path} cannot be read back: {reason}"
+
+
+class LateWriteRefused(StoreError):
+    """A measured result that had been spooled was refused; its file is kept aside."""
+
+    summary = "a result that was spooled while the database was away was refused, and is kept in {path}"
 
 
 class SchemaTooNew(StoreError):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nightsweep.store.embedded import EmbeddedPostgres
     from nightsweep.store.postgres import PostgresStore
     from nightsweep.store.queries import Queries
+    from nightsweep.store.spool import Spool
     from nightsweep.sweep.tools import Tools
 
 DATABASE = "nightsweep"
@@ -107,13 +108,27 @@ def open_database(chosen: Settings) -> Iterator[Database]:
 
 @contextlib.contextmanager
 def open_store(chosen: Settings) -> Iterator[PostgresStore]:
-    """Yield the store. An embedded server that ends meanwhile is started again, by whoever needs it first."""
-    from nightsweep.store.postgres import PostgresStore
+    """Yield the store, with what an earlier run had to spool stored first.
+
+    An embedded server that ends meanwhile is started again, by whoever needs it first.
+    """
+    from nightsweep.errors import StoreUnavailable
+    from nightsweep.store.spooled import SpooledStore
     from nightsweep.sweep.signals import signals_deferred
 
     revive = cluster(chosen).ensure if chosen.database_url is None else None
     with open_database(chosen) as engine:
-        yield PostgresStore(engine, revive=revive, shelter=signals_deferred)
+        store = SpooledStore(engine, spool=spool(chosen), revive=revive, shelter=signals_deferred)
+        with contextlib.suppress(StoreUnavailable):
+            store.drain()
+        yield store
+
+
+def spool(chosen: Settings) -> Spool:
+    """Return where writes lie that the database could not take."""
+    from nightsweep.store.spool import Spool
+
+    return Spool(chosen.home / "spool")
 
 
 @contextlib.contextmanager

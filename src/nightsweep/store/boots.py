@@ -15,7 +15,7 @@ from nightsweep.plan.model import EngineConfig
 from nightsweep.ports import BootOutcome, BootReady, EngineHandle, Lease
 from nightsweep.store.catalog import config_id
 from nightsweep.store.codec import JSON_ZLIB, clean_text, pack_lines, plain, without_secrets
-from nightsweep.store.leases import hold, lose_boots
+from nightsweep.store.leases import Guard, hold, lose_boots
 from nightsweep.store.schema import LIVE_STATES, boot_logs, boots, images
 
 
@@ -112,13 +112,24 @@ def _name_image(connection: sa.Connection, boot_id: int) -> None:
     )
 
 
-def end(connection: sa.Connection, lease: Lease, boot_id: int, outcome: BootOutcome, *, at: datetime) -> None:
+def end(
+    connection: sa.Connection,
+    lease: Lease,
+    boot_id: int,
+    outcome: BootOutcome,
+    *,
+    at: datetime,
+    guard: Guard = hold,
+) -> None:
     """Record how a boot ended. A second delivery of the same ending is fine.
+
+    Args:
+        guard: What proves that the lease may write.
 
     Raises:
         BootAlreadyEnded: Another ending is recorded.
     """
-    hold(connection, lease)
+    guard(connection, lease)
     state = _state(connection, lease, boot_id)
     if state == outcome.state:
         return

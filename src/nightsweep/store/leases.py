@@ -7,16 +7,26 @@ what it measured, as long as nobody took over; once somebody did, it never can.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import sqlalchemy as sa
 
 from nightsweep.errors import BoxBusy, LeaseLost, NotFound
 from nightsweep.ports import Lease
-from nightsweep.store.owner import owner_is_dead
+from nightsweep.store.owner import lives_here, owner_is_dead
 from nightsweep.store.schema import LIVE_STATES, boots, boxes, sweeps
 from nightsweep.units import Seconds
 
 NOW = sa.func.clock_timestamp()
 """The moment itself: `now()` is the transaction's start, and stale after waiting for a lock."""
+
+
+OVERSLEPT = Seconds(4 * 3600.0)
+"""How long a lease that ran out still is its owner's who lives on this machine: the database's clock may have been set forward
+by hours, and the owner, with an engine up, renews at its next turn."""
+
+Guard = Callable[[sa.Connection, Lease], None]
+"""Proves, in the write's own transaction, that a lease may write; raises LeaseLost."""
 
 
 def _in(seconds: Seconds) -> sa.ColumnElement[object]:
@@ -34,11 +44,27 @@ def hold(connection: sa.Connection, lease: Lease) -> None:
         raise LeaseLost(sweep=lease.sweep_id, fence=lease.fence)
 
 
+def hold_gap(connection: sa.Connection, lease: Lease) -> None:
+    """Lock a sweep that somebody took over and nobody holds now: what the lease's holder measured may still fill a gap.
+
+    While another one holds the sweep it may be measuring that very repeat: its own write must not be refused for a late one.
+
+    Raises:
+        LeaseLost: Another holder has it; or the fence was never given.
+    """
+    row = connection.execute(
+        sa.select(sweeps.c.state, sweeps.c.fence).where(sweeps.c.id == lease.sweep_id).with_for_update(key_share=True)
+    ).one_or_none()
+    if row is None or row.state == "running" or row.fence < lease.fence:
+        raise LeaseLost(sweep=lease.sweep_id, fence=lease.fence)
+
+
 def claim(connection: sa.Connection, sweep_id: int, *, owner: str, ttl: Seconds) -> Lease:
     """Take a sweep and its box.
 
-    A sweep of this box whose lease ran out, or whose owner is a dead process of this machine, is closed first. The owner that
-    holds this very sweep may claim it again: that is what a claim whose answer was lost looks like.
+    A sweep of this box whose lease ran out, or whose owner is a dead process of this machine, is closed first; one that
+    lives on this machine keeps the box for `OVERSLEPT` more. The owner that holds this very sweep may claim it again: that is
+    what a claim whose answer was lost looks like.
 
     Raises:
         BoxBusy: A live holder has a sweep on this box.
@@ -49,13 +75,20 @@ def claim(connection: sa.Connection, sweep_id: int, *, owner: str, ttl: Seconds)
         raise NotFound(what=f"sweep {sweep_id}", hint="`nightsweep status` lists the sweeps there are")
     box = connection.scalar(sa.select(boxes.c.name).where(boxes.c.id == box_id).with_for_update(key_share=True))
     running = connection.execute(
-        sa.select(sweeps.c.id, sweeps.c.lease_owner, sweeps.c.lease_until, (sweeps.c.lease_until <= NOW).label("over"))
+        sa.select(
+            sweeps.c.id,
+            sweeps.c.lease_owner,
+            sweeps.c.lease_until,
+            (sweeps.c.lease_until <= NOW).label("over"),
+            (sweeps.c.lease_until <= _in(Seconds(-OVERSLEPT))).label("long_over"),
+        )
         .where(sweeps.c.box_id == box_id, sweeps.c.state == "running")
         .with_for_update(key_share=True)
     ).all()
     for row in running:
         again = row.id == sweep_id and row.lease_owner == owner
-        if not (again or row.over or owner_is_dead(row.lease_owner)):
+        over = row.long_over or (row.over and not lives_here(row.lease_owner))
+        if not (again or over or owner_is_dead(row.lease_owner)):
             raise BoxBusy(box=box, owner=row.lease_owner, until=row.lease_until.isoformat(timespec="seconds"))
         _interrupt(connection, row.id)
     lose_boots(connection, box_id)

@@ -18,7 +18,7 @@ from nightsweep.plan.model import PrefillRepeat, Repeat
 from nightsweep.ports import Lease
 from nightsweep.store.boxes import keep_box
 from nightsweep.store.codec import BYTES_ZLIB, JSON_ZLIB, clean_text, digest, load_of, pack, plain, two_decimals
-from nightsweep.store.leases import hold
+from nightsweep.store.leases import Guard, hold
 from nightsweep.store.schema import boots, cells, conditions, configs, prefills, readings, request_timings, windows
 from nightsweep.store.session import constraint_of, id_of
 
@@ -37,15 +37,17 @@ def add_window(
     attempt: int,
     under: Mapping[str, Any],
     at: datetime,
+    guard: Guard = hold,
 ) -> int:
     """Keep a window with its raw readings and timings; see `ports.Store.add_window`.
 
     Args:
         under: The conditions.
+        guard: What proves that the lease may write.
     """
     if not result.flags and result.numbers is None:
         raise ValueError("a window without numbers needs a flag that says why")
-    hold(connection, lease)
+    guard(connection, lease)
     boot = _boot_of(connection, lease, boot_id, config=repeat.cell.config)
     cell = {
         "sweep_id": lease.sweep_id,
@@ -83,11 +85,12 @@ def add_prefill(
     attempt: int,
     under: Mapping[str, Any],
     at: datetime,
+    guard: Guard = hold,
 ) -> int:
     """Keep a prefill measurement; as `add_window`."""
     if not result.flags and result.rate is None:
         raise ValueError("a prefill without a rate needs a flag that says why")
-    hold(connection, lease)
+    guard(connection, lease)
     boot = _boot_of(connection, lease, boot_id, config=repeat.config)
     slot = {
         "sweep_id": lease.sweep_id,

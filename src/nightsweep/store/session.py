@@ -11,8 +11,8 @@ from typing import Any, Protocol, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from nightsweep.errors import StoreError, StoreUnavailable
-from nightsweep.units import Seconds
+from nightsweep.errors import StoreError, StoreReadOnly, StoreUnavailable
+from nightsweep.units import MonotonicSeconds, Seconds
 
 T = TypeVar("T")
 
@@ -21,6 +21,8 @@ AWAY = (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.TimeoutError)
 
 FIRST_PAUSE = Seconds(0.05)
 LONGEST_PAUSE = Seconds(2.0)
+READ_ONLY = "25006"
+"""SQLSTATE read_only_sql_transaction."""
 
 
 class Waiting(Protocol):
@@ -73,12 +75,52 @@ def connect(url: str, *, application: str = "nightsweep") -> sa.Engine:
     )
 
 
+class Outage:
+    """How long the server has been away, seen by everybody who shares it, and when it is no longer waited for.
+
+    Patience is of an outage, not of a call: once it has ended, further calls try once each until one gets through.
+
+    Attributes:
+        patience: How long an outage is waited out.
+        deadline: It is waited out until then also beyond that; None is no deadline.
+    """
+
+    def __init__(self, clock: Waiting, *, patience: Seconds) -> None:
+        self._clock = clock
+        self._began: float | None = None
+        self.patience = patience
+        self.deadline: MonotonicSeconds | None = None
+
+    @property
+    def away(self) -> bool:
+        """Whether the last try found nobody."""
+        return self._began is not None
+
+    def failed(self) -> None:
+        """Note that a try found nobody."""
+        if self._began is None:
+            self._began = self._clock.monotonic()
+
+    def ended(self) -> Seconds | None:
+        """Note that a try got through; return how long nobody answered, None when that was no news."""
+        began, self._began = self._began, None
+        return None if began is None else Seconds(self._clock.monotonic() - began)
+
+    def worth(self, pause: Seconds) -> bool:
+        """Return whether it is worth to try again after a pause."""
+        now = self._clock.monotonic()
+        began = now if self._began is None else self._began
+        end = began + self.patience
+        return now + pause <= (end if self.deadline is None else max(end, self.deadline))
+
+
 class Patient:
-    """Runs transactions, and tries again while the server is away: for `patience` seconds, then StoreUnavailable.
+    """Runs transactions, and tries again while the server is away, as long as the outage is worth it; then StoreUnavailable.
 
     A transaction may have been committed although its answer was lost; what is run here must be idempotent.
 
     Args:
+        outage: Shared by all who talk to this server.
         revive: Called before each further try; starts an embedded server again. Its StoreErrors are no reason to give up.
         shelter: Entered for each try, and left while the next one is waited for. An interrupt that strikes inside a driver's
             call leaves its connection in no state to roll back, and the error of that hides the interrupt.
@@ -89,30 +131,47 @@ class Patient:
         engine: sa.Engine,
         *,
         clock: Waiting,
-        patience: Seconds,
+        outage: Outage,
         revive: Callable[[], None] | None,
         shelter: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self._engine, self._clock, self._patience = engine, clock, patience
+        self._engine, self._clock, self._outage = engine, clock, outage
         self._revive, self._shelter = revive, shelter
 
     def run(self, work: Callable[[sa.Connection], T]) -> T:
         """Return what `work` returns, in a transaction of its own."""
-        return self._run(work, patience=self._patience)
+        return self.persist(lambda: self.once(work))
 
     def once(self, work: Callable[[sa.Connection], T]) -> T:
         """As `run`, with a single try: for callers that come again by themselves."""
-        return self._run(work, patience=Seconds(0.0))
+        try:
+            with self._shelter(), self._engine.begin() as connection:
+                done = work(connection)
+        except AWAY as error:
+            self._outage.failed()
+            raise StoreUnavailable(reason=first_line(error)) from error
+        except sa.exc.InternalError as error:
+            if getattr(error.orig, "sqlstate", None) != READ_ONLY:
+                raise
+            raise StoreReadOnly(reason=first_line(error)) from error
+        self._outage.ended()
+        return done
 
-    def _run(self, work: Callable[[sa.Connection], T], *, patience: Seconds) -> T:
-        started, pause = self._clock.monotonic(), FIRST_PAUSE
+    def persist(self, attempt: Callable[[], T]) -> T:
+        """Return what `attempt` returns; it is called again while it finds the server away.
+
+        Raises:
+            StoreReadOnly: At once: a server that takes no writes is none to wait for.
+        """
+        pause = FIRST_PAUSE
         while True:
             try:
-                with self._shelter(), self._engine.begin() as connection:
-                    return work(connection)
-            except AWAY as error:
-                if self._clock.monotonic() - started + pause > patience:
-                    raise StoreUnavailable(reason=first_line(error)) from error
+                return attempt()
+            except StoreReadOnly:
+                raise
+            except StoreUnavailable:
+                if not self._outage.worth(pause):
+                    raise
             self._clock.sleep(pause)
             pause = min(Seconds(pause * 2), LONGEST_PAUSE)
             self._try_to_revive()

@@ -16,7 +16,7 @@ from nightsweep.store.embedded import EmbeddedPostgres
 from nightsweep.store.migrate import upgrade
 from nightsweep.store.postgres import PostgresStore, connect
 from nightsweep.store.postmaster import postmaster_of
-from nightsweep.store.session import Patient
+from nightsweep.store.session import Outage, Patient
 from nightsweep.units import Seconds
 from tests.fakes.clock import FakeClock
 from tests.storekit.builders import OWNER, TTL, a_night, a_window
@@ -137,7 +137,7 @@ def test_a_commit_whose_answer_was_lost_is_not_stored_twice(cluster: EmbeddedPos
 
 def test_an_error_that_waiting_cannot_mend_is_not_waited_for(away_engine: sa.Engine) -> None:
     clock = FakeClock()
-    patient = Patient(away_engine, clock=clock, patience=Seconds(60.0), revive=None)
+    patient = Patient(away_engine, clock=clock, outage=Outage(clock, patience=Seconds(60.0)), revive=None)
     before = clock.monotonic()
     with pytest.raises(sa.exc.ProgrammingError):
         patient.run(lambda connection: connection.execute(sa.text("SELECT no_such_column")))
