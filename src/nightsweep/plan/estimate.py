@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
-from typing import Protocol
 from zoneinfo import ZoneInfo
 
 from nightsweep.plan.model import (
@@ -20,7 +19,7 @@ from nightsweep.plan.model import (
     SingleBatchSpec,
     SweepPlan,
 )
-from nightsweep.plan.nights import night_end
+from nightsweep.plan.nights import ORDINARY, next_start, night_end
 from nightsweep.units import Seconds
 
 ANY = "*"
@@ -41,11 +40,6 @@ SINGLE_RATE = 25.0
 """Tokens/s of one stream, as published for the same box."""
 PER_SINGLE_BATCH = Seconds(3.0)
 """Seconds beside a single-batch run: its prompt, and waiting for an idle engine."""
-
-
-class _Cron(Protocol):
-    def get_next(self, ret_type: type[datetime]) -> datetime:
-        """Return the next start."""
 
 
 @dataclass(frozen=True)
@@ -139,11 +133,8 @@ def night_length(schedule: Schedule | None, *, start: datetime | None = None) ->
 
 def _ordinary_start(schedule: Schedule) -> datetime:
     """Return a start on a day without a change of clocks nearby: a plan is estimated alike on every day."""
-    from croniter import croniter
-
-    zone = ZoneInfo(schedule.timezone)
-    ticks: _Cron = croniter(schedule.cron or "0 0 * * *", datetime(2026, 1, 12, 12, 0, tzinfo=zone))
-    return ticks.get_next(datetime)
+    begin = ORDINARY.replace(tzinfo=ZoneInfo(schedule.timezone))
+    return next_start(schedule, after=begin) or begin
 
 
 def default_cold_start(timeout: Seconds) -> Seconds:

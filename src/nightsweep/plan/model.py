@@ -20,6 +20,9 @@ SINGLE_BATCH = "single_batch"
 CONTROL_ROUND = 1000
 """Boot round, and repeat index, of a control's first extra boot: beyond all that a plan's own rounds and repeats can reach."""
 
+IDLE_FOR = Seconds(60.0)
+"""How long production must have been idle before it is stopped, where the sweep file does not say."""
+
 JSON = None | bool | int | float | str | list[Any] | dict[str, Any]
 
 
@@ -201,20 +204,34 @@ class ProbeSpec:
 
 @dataclass(frozen=True)
 class Schedule:
-    """When the service starts the sweep, and by when production must be back."""
+    """When the service starts the sweep, and by when production must be back.
+
+    Attributes:
+        priority: Of several that are due on a box the highest runs first.
+    """
 
     cron: str | None = None
     timezone: str = "UTC"
     until: str | None = None  # "07:00" local time of `timezone`
+    priority: int = 0
 
 
 @dataclass(frozen=True)
 class Production:
-    """The container that serves by day: stopped for the sweep, never removed, started again afterwards."""
+    """The container that serves by day: stopped for the sweep, never removed, started again afterwards.
+
+    Attributes:
+        url: Base URL to prove that it serves again; None takes the container's own port.
+        idle_for: How long it must have been idle before it is stopped; 0 does not ask. None is `IDLE_FOR`, and goes on with a
+            warning where production cannot be asked; a time that was written must be proven.
+        idle_limit: How long that is waited for before the night is skipped.
+    """
 
     container: str
-    url: str | None = None  # base URL to prove that it serves again; None takes the published port
+    url: str | None = None
     ready_timeout: Seconds = Seconds(1200.0)
+    idle_for: Seconds | None = None
+    idle_limit: Seconds = Seconds(1800.0)
 
 
 @dataclass(frozen=True)

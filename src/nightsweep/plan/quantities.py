@@ -215,12 +215,12 @@ def clock_time(value: Any) -> str:
 
 def cron(value: Any) -> str:
     """Return a cron expression of five fields."""
-    from croniter import croniter
+    from nightsweep.plan.nights import some_start
 
     allowed = 'a cron expression of five fields (minute hour day month weekday), such as "30 22 * * *"'
-    if not isinstance(value, str) or len(value.split()) != 5 or not croniter.is_valid(value):
+    if not isinstance(value, str) or len(value.split()) != 5 or some_start(value) is None:
         raise Refused(allowed)
-    return value
+    return " ".join(value.split())
 
 
 def zone(value: Any) -> str:

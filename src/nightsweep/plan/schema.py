@@ -176,6 +176,7 @@ class ScheduleIn(Section):
     cron: Annotated[Any, BeforeValidator(quantities.cron)] = None
     timezone: Annotated[Any, BeforeValidator(quantities.zone)] = "UTC"
     until: Annotated[Any, BeforeValidator(quantities.clock_time)] = None
+    priority: Annotated[Any, BeforeValidator(quantities.whole(least=-1000))] = 0
 
 
 class ProductionIn(Section):
@@ -184,6 +185,8 @@ class ProductionIn(Section):
     container: Text
     url: Annotated[Any, BeforeValidator(quantities.url)] = None
     ready_timeout: Duration = 1200.0
+    idle_for: DurationOrZero = None
+    idle_limit: DurationOrZero = 1800.0
 
 
 class ControlIn(Section):
@@ -212,8 +215,6 @@ NOT_YET = {
     "probe.kind": "Other kinds of probe",
     "probe.expect": "Predictions",
     "probe.objective": "Objectives",
-    "schedule.priority": "Priorities",
-    "production.idle_for": "Waiting for an idle production engine",
     "configs.expect": "Predictions",
     "configs.control": "A control config",
 }

@@ -12,6 +12,7 @@ from nightsweep.plan.expand import Expansion, base_of, expand
 from nightsweep.plan.fingerprint import plan_fingerprint
 from nightsweep.plan.mistakes import Mistake, Path, Refused, dotted, shown
 from nightsweep.plan.model import (
+    IDLE_FOR,
     EngineConfig,
     PrefillSpec,
     ProbeSpec,
@@ -308,7 +309,9 @@ def _schedule(raw: Any, reading: _Reading) -> Schedule | None:
     if raw is None:
         return None
     section = reading.section(ScheduleIn, raw, ("schedule",))
-    return Schedule(cron=section.cron, timezone=section.timezone, until=section.until) if section else None
+    if section is None:
+        return None
+    return Schedule(cron=section.cron, timezone=section.timezone, until=section.until, priority=section.priority)
 
 
 def _production(raw: Any, reading: _Reading) -> Production | None:
@@ -317,4 +320,15 @@ def _production(raw: Any, reading: _Reading) -> Production | None:
     section = reading.section(ProductionIn, raw, ("production",))
     if section is None:
         return None
-    return Production(container=section.container, url=section.url, ready_timeout=Seconds(section.ready_timeout))
+    idle_for = None if section.idle_for is None else Seconds(section.idle_for)
+    if (IDLE_FOR if idle_for is None else idle_for) > section.idle_limit > 0:
+        found = f"idle_limit {section.idle_limit:g} s with idle_for {IDLE_FOR if idle_for is None else idle_for:g} s"
+        remedy = "Raise `idle_limit`, or lower `idle_for` (0 does not ask)."
+        reading.mistakes.append(Mistake(("production", "idle_limit"), found, "idle_limit >= idle_for", remedy))
+    return Production(
+        container=section.container,
+        url=section.url,
+        ready_timeout=Seconds(section.ready_timeout),
+        idle_for=idle_for,
+        idle_limit=Seconds(section.idle_limit),
+    )
