@@ -137,6 +137,12 @@ class SweepPaused(HostError):
     summary = "sweep {sweep} ({name}) is paused: `nightsweep resume {sweep}` goes on with it now, with --lift the schedule does"
 
 
+class NotNoted(HostError):
+    """The file that says what production must come back cannot be written."""
+
+    summary = "cannot note in {path} that {name} goes down ({reason}): production was not touched"
+
+
 class ProductionComing(HostError):
     """Production was started and does not serve yet, and whoever started it must end now."""
 

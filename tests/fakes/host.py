@@ -232,6 +232,8 @@ class FakeHost:
             ports=ports or {8000: 8000},
             container=ContainerSpec(gpus="all"),
             restart_policy="unless-stopped",
+            shown_entrypoint=("vllm", "serve"),
+            shown_command=("--model", "some/model"),
         )
 
     # --- inside ---

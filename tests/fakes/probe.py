@@ -17,7 +17,7 @@ from nightsweep.measurement.values import (
     RequestTiming,
 )
 from nightsweep.plan.model import SamplingSpec
-from nightsweep.ports import Clock, Secret, SingleBatchRequest, Target, WindowRequest
+from nightsweep.ports import Clock, Reached, Secret, SingleBatchRequest, Target, WindowRequest
 from nightsweep.units import MonotonicSeconds, Seconds, Tokens, TokensPerSecond
 
 LONG_AGO = datetime(2026, 11, 29, 22, 30, tzinfo=UTC)
@@ -202,6 +202,7 @@ class FakeProbe:
         self.speculates = speculates
         self.values: dict[str, float] | None = {"generation_tokens": 0.0, "running": 0.0, "waiting": 0.0}
         self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.statuses: dict[str, int | None] = {}
 
     def __enter__(self) -> FakeProbe:
         return self
@@ -215,6 +216,13 @@ class FakeProbe:
     def healthy(self, url: str, *, timeout: Seconds) -> bool:
         self.calls.append(("healthy", {"url": url}))
         return self.healthy_when()
+
+    def reach(self, url: str, *, timeout: Seconds, api_key: Secret | None = None) -> Reached:
+        self.calls.append(("reach", {"url": url, "api_key": api_key}))
+        if not self.healthy_when():
+            return Reached(listening=False)
+        path = next((path for path in self.statuses if url.endswith(path)), None)
+        return Reached(listening=True, status=200 if path is None else self.statuses[path])
 
     def served_token(self, target: Target, *, timeout: Seconds, check: Callable[[], None] = lambda: None) -> str | None:
         check()

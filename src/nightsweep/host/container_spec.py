@@ -10,7 +10,7 @@ from typing import Any, Literal
 from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
 from nightsweep.errors import LaunchRefused
-from nightsweep.host.redact import looks_secret
+from nightsweep.host.redact import looks_secret, masked_command
 from nightsweep.plan.model import ContainerSpec
 from nightsweep.ports import ForeignContainer, Launch, Secret
 
@@ -162,10 +162,17 @@ def extra_hosts(asked: Sequence[str]) -> dict[str, str]:
 # --- from inspect ------------------------------------------------------------------------------------------------
 
 
-def foreign_container(attrs: Mapping[str, Any], *, image_digest: str | None) -> ForeignContainer:
-    """Return a container of somebody else, so that its engine can be written down and started again."""
+def foreign_container(
+    attrs: Mapping[str, Any], *, image_digest: str | None, image_env: Sequence[str] = ()
+) -> ForeignContainer:
+    """Return a container of somebody else, so that its engine can be written down and started again.
+
+    Args:
+        image_env: What its image sets of the environment.
+    """
     config, host = attrs["Config"], attrs["HostConfig"]
     env = environment(config.get("Env") or ())
+    own = environment([entry for entry in config.get("Env") or () if entry not in image_env])
     return ForeignContainer(
         name=attrs["Name"].lstrip("/"),
         id=attrs["Id"],
@@ -180,7 +187,17 @@ def foreign_container(attrs: Mapping[str, Any], *, image_digest: str | None) -> 
         restart_policy=(host.get("RestartPolicy") or {}).get("Name") or "no",
         labels=dict(config.get("Labels") or {}),
         env=env,
+        paused=bool(attrs["State"].get("Paused")),
+        own_env=tuple(own),
+        addresses=_addresses(attrs),
+        shown_entrypoint=masked_command(_words(config.get("Entrypoint")), env),
+        shown_command=masked_command(_words(config.get("Cmd")), env),
     )
+
+
+def _addresses(attrs: Mapping[str, Any]) -> tuple[str, ...]:
+    networks = (attrs.get("NetworkSettings") or {}).get("Networks") or {}
+    return tuple(str(one["IPAddress"]) for one in networks.values() if one and one.get("IPAddress"))
 
 
 def environment(entries: Sequence[str]) -> dict[str, str]:

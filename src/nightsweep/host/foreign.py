@@ -30,10 +30,17 @@ class ForeignContainers:
             DockerUnavailable: No answer.
         """
         attrs = self._inspect(name)
-        return container_spec.foreign_container(attrs, image_digest=self._digest(attrs["Image"]))
+        image = self._image(attrs["Image"])
+        return container_spec.foreign_container(
+            attrs,
+            image_digest=None if image is None else images.identity(image),
+            image_env=() if image is None else (image.get("Config") or {}).get("Env") or (),
+        )
 
     def stop(self, name: str, *, grace: Seconds) -> None:
         """Stop it, as `docker stop` does: its restart policy stays, and Docker does not apply it to a stopped one.
+
+        A paused one goes on first: it could not hear the signal, and would be killed after the grace.
 
         Raises:
             EngineNotGone: It still runs.
@@ -41,6 +48,8 @@ class ForeignContainers:
         attrs = self._inspect(name)
         with self._daemon.patient() as client:
             try:
+                if attrs["State"].get("Paused"):
+                    client.api.unpause(attrs["Id"])
                 client.api.stop(attrs["Id"], timeout=math.ceil(grace))
             except docker.errors.APIError as fault:
                 raise EngineNotGone(handle=name, waited=float(grace), reason=explanation(fault)) from fault
@@ -48,17 +57,18 @@ class ForeignContainers:
             raise EngineNotGone(handle=name, waited=float(grace), reason="Docker says that it still runs")
 
     def start(self, name: str) -> None:
-        """Start it again; one that runs is left alone.
+        """Start it again, or let it go on where somebody paused it; one that runs is left alone.
 
         Raises:
             ProductionNotRestored: Docker refused, or it ended at once.
         """
         attrs = self._inspect(name)
-        if attrs["State"]["Running"]:
+        paused = attrs["State"].get("Paused")
+        if attrs["State"]["Running"] and not paused:
             return
         with self._daemon.patient() as client:
             try:
-                client.api.start(attrs["Id"])
+                client.api.unpause(attrs["Id"]) if paused else client.api.start(attrs["Id"])
             except docker.errors.APIError as fault:
                 raise ProductionNotRestored(name=name, reason=explanation(fault)) from fault
         state = self._inspect(name)["State"]
@@ -74,9 +84,10 @@ class ForeignContainers:
             raise NotForeign(name=name)
         return attrs
 
-    def _digest(self, image_id: str) -> str | None:
+    def _image(self, image_id: str) -> Mapping[str, Any] | None:
         try:
             with self._daemon.patient() as client:
-                return images.identity(client.images.get(image_id).attrs)
+                found: Mapping[str, Any] = client.images.get(image_id).attrs
+                return found
         except docker.errors.APIError:  # the image was removed under a container that still runs
             return None

@@ -12,7 +12,7 @@ import httpx
 
 from nightsweep.measurement.values import PrefillResult, RawWindow, Reading
 from nightsweep.plan.model import SamplingSpec
-from nightsweep.ports import Clock, Secret, SingleBatchRequest, Target, WindowRequest
+from nightsweep.ports import Clock, Reached, Secret, SingleBatchRequest, Target, WindowRequest
 from nightsweep.probe.background import ALIVE_POLL, Background
 from nightsweep.probe.bodies import authorization, headers_of, path_of, prompt_fields
 from nightsweep.probe.client import make_client, make_load_client
@@ -72,6 +72,26 @@ class HttpProbe:
                     return (await client.get(url)).status_code == 200
             except (httpx.HTTPError, httpx.InvalidURL, TimeoutError):
                 return False
+
+        return self._with_client(ask, url, timeout=timeout)
+
+    def reach(self, url: str, *, timeout: Seconds, api_key: Secret | None = None) -> Reached:
+        """Return what answers at `url`, whatever it is. A connection that is closed without a byte is nobody.
+
+        Docker's own proxy of a published port accepts every connection, and closes it while nobody listens behind it.
+        """
+        headers = {} if api_key is None else authorization(api_key)
+
+        async def ask(client: httpx.AsyncClient) -> Reached:
+            try:
+                async with asyncio.timeout(float(timeout)):
+                    return Reached(listening=True, status=(await client.get(url, headers=headers)).status_code)
+            except httpx.RemoteProtocolError as error:
+                return Reached(listening="without sending a response" not in str(error))
+            except (httpx.ReadTimeout, TimeoutError):
+                return Reached(listening=True)
+            except (httpx.HTTPError, httpx.InvalidURL):
+                return Reached(listening=False)
 
         return self._with_client(ask, url, timeout=timeout)
 

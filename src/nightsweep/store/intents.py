@@ -68,11 +68,11 @@ def mark(connection: sa.Connection, intent_id: int, *, stage: str) -> None:
     Raises:
         NotFound: There is no such intent.
     """
-    when = {
+    when: dict[str, dict[str, Any]] = {
         "stopped": {"stopped_at": sa.func.coalesce(table.c.stopped_at, NOW)},
         "restore_started": {"restore_started_at": NOW},
-    }[stage]
-    connection.execute(_still_open(intent_id).values(when))
+    }
+    connection.execute(_still_open(intent_id).values(when[stage]))
     _must_exist(connection, intent_id)
 
 

@@ -6,154 +6,292 @@ The intent (what runs, how it comes back) is in the database, and in a file besi
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime
+from typing import Protocol
 
-from nightsweep.errors import HostError, LeaseLost, ProductionNotRestored, StoreError
-from nightsweep.plan.model import Production
-from nightsweep.ports import ForeignContainer, Host, Lease
-from nightsweep.sweep.signals import signals_deferred
-from nightsweep.sweep.tools import Tools
+from nightsweep.errors import (
+    ContainerMissing,
+    DockerUnavailable,
+    HostError,
+    LeaseLost,
+    NotNoted,
+    ProductionComing,
+    StoreError,
+)
+from nightsweep.plan.model import IDLE_FOR, Production
+from nightsweep.ports import ForeignContainer, Host, Lease, Owed
+from nightsweep.production.door import door_of
+from nightsweep.production.idle import Idleness, until_idle
+from nightsweep.production.record import Record, document, from_document, recorded
+from nightsweep.production.returning import Back, Helpers, bring_back
+from nightsweep.sweep.signals import signals_held
+from nightsweep.sweep.tools import StopWanted, Tools
 from nightsweep.units import Seconds
 
 STOP_GRACE = Seconds(60.0)
-HEALTH_POLL = Seconds(0.5)
+COMES_UP = 3
+"""How often production that Docker starts by itself is stopped again in one night."""
 
 
-@contextlib.contextmanager
-def production_down(
-    tools: Tools, lease: Lease, production: Production | None, *, restore_by: datetime | None
-) -> Iterator[None]:
-    """Take production down for the block, and have it serving again after it.
+class PutBack(Protocol):
+    """Puts something back; `interrupted` says that whoever runs the sweep was told to end."""
 
-    With the sweep taken over by another holder it is that one's to bring back: it found the intent open, and measures now.
-
-    Raises:
-        ContainerMissing: There is no such container; nothing was touched.
-        ProductionNotRestored: It does not serve again.
-    """
-    if production is None:
-        yield
-        return
-    host = tools.host("docker")
-    found = host.foreign(production.container)
-    if not found.running and not _taken_down_before(tools, lease, production):
-        tools.store.event(
-            "production_not_running",
-            f"{production.container} was not running before the sweep: it is left as it is",
-            level="warning",
-            sweep_id=lease.sweep_id,
-        )
-        yield
-        return
-    ours = True
-    try:
-        take_down(tools, lease, found, host=host, restore_by=restore_by)
-        yield
-    except LeaseLost:
-        ours = False
-        raise
-    finally:
-        if ours:
-            with signals_deferred():
-                restore(tools, host, production, box_id=lease.box_id, sweep_id=lease.sweep_id)
+    def __call__(self, *, interrupted: bool) -> None:
+        """Do it."""
 
 
-@contextlib.contextmanager
-def nothing_forgotten(tools: Tools, lease: Lease) -> Iterator[None]:
-    """Bring back, after the block, what an earlier, dead holder of this box took down, whatever plan it followed.
+class Guard:
+    """Stands between a sweep and production for one night."""
 
-    Raises:
-        ProductionNotRestored: One does not serve again; the others were tried.
-    """
-    ours = True
-    try:
-        yield
-    except LeaseLost:
-        ours = False
-        raise
-    finally:
-        if ours:
-            _restore_forgotten(tools, lease)
+    def __init__(self, tools: Tools, lease: Lease) -> None:
+        self._tools = tools
+        self._lease = lease
+        self._down: Record | None = None
+        self._came_up = 0
+        self._tried: set[str] = set()
 
+    # --- down ---
 
-def _restore_forgotten(tools: Tools, lease: Lease) -> None:
-    names: set[str] = set()
-    with contextlib.suppress(StoreError):  # the file beside the database still knows
-        names = {name for _, name in tools.store.open_intents(lease.box_id)}
-    problem: ProductionNotRestored | None = None
-    for name in sorted(names):
-        with signals_deferred():
-            try:
-                host = tools.host("docker")
-                restore(tools, host, Production(container=name), box_id=lease.box_id, sweep_id=lease.sweep_id)
-            except ProductionNotRestored as error:
-                problem = error
-    if problem is not None:
-        raise problem
+    @contextlib.contextmanager
+    def down(
+        self, production: Production | None, *, restore_by: datetime | None, check: Callable[[], None]
+    ) -> Iterator[None]:
+        """Take production down for the block once it is idle, and have it serving again after it.
 
+        With the sweep taken over by another holder it is that one's to bring back: it found the intent open, and measures now.
 
-def _taken_down_before(tools: Tools, lease: Lease, production: Production) -> bool:
-    """Whether an earlier, dead holder took it down: then it is ours to bring back."""
-    return any(name == production.container for _, name in tools.store.open_intents(lease.box_id))
+        Args:
+            check: Asked while production is waited for; what it raises ends that, with nothing touched.
 
+        Raises:
+            ContainerMissing: There is no such container; nothing was touched.
+            StopWanted: It is not idle; nothing was touched.
+            ProductionNotRestored: It does not serve again.
+        """
+        if production is None:
+            yield
+            return
+        found = self._host().foreign(production.container)
+        before = self._open(found.name)
+        if not found.running and before is None:
+            said = f"{found.name} was not running before the sweep: it is left as it is"
+            self._event("production_not_running", said, level="warning")
+            yield
+            return
+        if found.running and not found.paused:
+            self._when_idle(found, production, restore_by=restore_by, check=check)
+        record = recorded(found, production, restore_by=restore_by)
+        if before is not None:  # what ran before anything was stopped counts
+            record = replace(before, url=record.url, ready_timeout=record.ready_timeout, restore_by=restore_by)
+        with self._back_after(record):
+            self._take_down(found, record)
+            yield
 
-def take_down(tools: Tools, lease: Lease, found: ForeignContainer, *, host: Host, restore_by: datetime | None) -> None:
-    """Commit the intent, then stop production."""
-    if not _open(tools, lease, found):
-        tools.store.open_intent(lease, found, restore_by=restore_by)
-    if tools.mirror is not None:
-        facts = {"id": found.id, "image": found.image, "owner": lease.owner, "box_id": lease.box_id}
-        tools.mirror.write(found.name, facts)
-    tools.store.event("production_stopping", f"{found.name} is stopped for the sweep", sweep_id=lease.sweep_id)
-    host.stop_foreign(found.name, grace=STOP_GRACE)
+    def keep_down(self) -> bool:
+        """Stop production again when Docker has started it by itself; return whether it was up.
 
+        A container of restart policy `always` comes up when its daemon restarts. Any other was started by somebody, who
+        needs it: it is left alone, and the night ends.
 
-def _open(tools: Tools, lease: Lease, found: ForeignContainer) -> bool:
-    return any(name == found.name for _, name in tools.store.open_intents(lease.box_id))
+        Raises:
+            StopWanted: Production was started by somebody.
+        """
+        if self._down is None:
+            return False
+        name = self._down.name
+        with contextlib.suppress(ContainerMissing, DockerUnavailable):
+            found = self._host().foreign(name)
+            if not found.running:
+                return False
+            self._came_up += 1
+            if found.restart_policy != "always" or self._came_up > COMES_UP:
+                said = f"somebody started {name} while the sweep had it down: it is left alone, and the night ends"
+                self._event("production_came_up", said, level="warning")
+                raise StopWanted("partial", said)
+            said = f"{name} came up while the sweep had it down (restart policy always): it is stopped again"
+            self._event("production_came_up", said, level="warning")
+            self._host().stop_foreign(name, grace=STOP_GRACE)
+            return True
+        return False
 
+    @contextlib.contextmanager
+    def _back_after(self, record: Record) -> Iterator[None]:
+        def back(*, interrupted: bool) -> None:
+            self._down = None
+            self.restore(record, interrupted=interrupted)
 
-def restore(tools: Tools, host: Host, production: Production, *, box_id: int, sweep_id: int | None) -> None:
-    """Start production, wait until it serves, close the intent. Idempotent; works without the store, but says so later.
+        with self._afterwards(back):
+            yield
 
-    Raises:
-        ProductionNotRestored: With what is wrong; the intent stays open.
-    """
-    name = production.container
-    try:
-        host.start_foreign(name)
-        _wait_serving(tools, host, production)
-    except HostError as error:
-        with contextlib.suppress(StoreError):
-            tools.store.event("production_not_restored", str(error), level="error", sweep_id=sweep_id)
-        if isinstance(error, ProductionNotRestored):
+    @contextlib.contextmanager
+    def _afterwards(self, put_back: PutBack) -> Iterator[None]:
+        """Put something back after the block, unless another holder has taken the sweep over meanwhile."""
+        ours, interrupted = True, False
+        try:
+            yield
+        except LeaseLost:
+            ours = False
             raise
-        raise ProductionNotRestored(name=name, reason=str(error)) from error
-    if tools.mirror is not None:
-        tools.mirror.clear(name)
-    with contextlib.suppress(StoreError):  # production serves; the next start of the service closes the intent
-        for intent_id, container in tools.store.open_intents(box_id):
-            if container == name:
-                tools.store.close_intent(intent_id, outcome="restored")
-        tools.store.event("production_restored", f"{name} serves again", sweep_id=sweep_id)
+        except BaseException as error:
+            interrupted = not isinstance(error, Exception)
+            raise
+        finally:
+            if ours:
+                put_back(interrupted=interrupted)
 
+    def _when_idle(
+        self, found: ForeignContainer, production: Production, *, restore_by: datetime | None, check: Callable[[], None]
+    ) -> None:
+        """Wait until production is idle (raises StopWanted when it is not)."""
+        asked = production.idle_for
+        idle_for = IDLE_FOR if asked is None else asked
+        if idle_for <= 0:
+            return
+        limit = production.idle_limit
+        if restore_by is not None:
+            limit = min(limit, Seconds((restore_by - self._tools.clock.now()).total_seconds()))
+        probe, clock = self._tools.probe, self._tools.clock
+        seen = Idleness(None, "")
+        for url in (None, production.url) if production.url else (None,):
+            door = door_of(found, url=url)
+            seen = until_idle(door, probe, clock, idle_for=idle_for, limit=limit, check=check)
+            if seen.idle is not None:
+                break
+        self._say_idle(found.name, seen, proof_wanted=asked is not None)
 
-def _wait_serving(tools: Tools, host: Host, production: Production) -> None:
-    found = host.foreign(production.container)
-    url = production.url or _published(found)
-    if url is None:
-        return  # nothing to ask: it runs, and no port is published
-    health = url.rstrip("/").removesuffix("/v1") + "/health"
-    started = tools.clock.monotonic()
-    while not tools.probe.healthy(health, timeout=Seconds(5.0)):
-        waited = tools.clock.monotonic() - started
-        if waited > production.ready_timeout:
-            raise ProductionNotRestored(name=found.name, reason=f"{health} does not answer after {waited:.0f} s")
-        if not host.foreign(production.container).running:
-            raise ProductionNotRestored(name=found.name, reason="it was started and has ended again")
-        tools.clock.sleep(HEALTH_POLL)
+    def _say_idle(self, name: str, seen: Idleness, *, proof_wanted: bool) -> None:
+        if seen.idle:
+            self._event("production_idle", f"{name} is {seen.why}")
+            return
+        if seen.idle is None and not proof_wanted:
+            said = (
+                f"whether {name} is idle cannot be told ({seen.why}): it is stopped all the same; `production.idle_for`"
+            )
+            self._event("production_idle_unknown", f"{said} makes that a condition, 0 does not ask", level="warning")
+            return
+        why = (
+            "was busy"
+            if seen.idle is False
+            else "cannot be asked whether it is idle (`production.idle_for: 0` does not ask)"
+        )
+        said = f"skipped: production {why}; {name}: {seen.why}; nothing was touched"
+        self._event("night_skipped", said, level="warning")
+        raise StopWanted("partial", said)
 
+    def _take_down(self, found: ForeignContainer, record: Record) -> None:
+        """Commit the intent, then stop production."""
+        store, lease = self._tools.store, self._lease
+        intent_id = store.open_intent(lease, found, restore_by=record.restore_by, record=document(record))
+        self._note(record)
+        self._event("production_stopping", f"{found.name} is stopped for the sweep")
+        self._down = record
+        self._host().stop_foreign(found.name, grace=STOP_GRACE)
+        store.mark_intent(intent_id, stage="stopped")
 
-def _published(found: ForeignContainer) -> str | None:
-    port = next(iter(found.ports.values()), None)
-    return None if port is None else f"http://127.0.0.1:{port}"
+    def _note(self, record: Record, **more: str) -> None:
+        if self._tools.mirror is None:
+            return
+        facts = {"owner": self._lease.owner, "box_id": self._lease.box_id, "sweep_id": self._lease.sweep_id}
+        try:
+            self._tools.mirror.write(record.name, {**document(record), **facts, **more})
+        except OSError as error:
+            raise NotNoted(name=record.name, path=str(error.filename), reason=error.strerror) from error
+
+    # --- back ---
+
+    def restore(self, record: Record, *, interrupted: bool = False) -> None:
+        """Bring production back, prove it, close the intent. Idempotent; works without the store.
+
+        Args:
+            interrupted: Whoever runs the sweep was told to end: production is started, and not waited for long.
+
+        Raises:
+            ProductionNotRestored: With what is wrong; the intent stays open.
+        """
+        self._tried.add(record.name)
+        with signals_held() as signalled:
+            helpers = Helpers(
+                host=self._host(),
+                probe=self._tools.probe,
+                clock=self._tools.clock,
+                began=lambda: self._began(record),
+                hurried=lambda: interrupted or signalled(),
+            )
+            try:
+                back = bring_back(record, helpers)
+            except ProductionComing as error:
+                with contextlib.suppress(StoreError):
+                    self._event("production_coming", str(error), level="warning")
+                return
+            except HostError as error:
+                with contextlib.suppress(StoreError):
+                    self._close(record.name, outcome=str(error))
+                    self._event("production_not_restored", str(error), level="error")
+                raise
+            self._say_back(back)
+
+    def _began(self, record: Record) -> None:
+        with contextlib.suppress(NotNoted):  # it was noted before it was stopped
+            self._note(record, restore_started_at=self._tools.clock.now().isoformat())
+        with contextlib.suppress(StoreError):
+            for owed in self._tools.store.owed(self._lease.box_id):
+                if owed.container == record.name:
+                    self._tools.store.mark_intent(owed.intent_id, stage="restore_started")
+
+    def _say_back(self, back: Back) -> None:
+        if self._tools.mirror is not None:
+            with contextlib.suppress(OSError):  # whoever reads it finds production serving, and clears it
+                self._tools.mirror.clear(back.name)
+        with contextlib.suppress(StoreError):  # production serves; the next sweep on this box closes the intent
+            self._close(back.name, outcome="restored", back=back)
+            if back.differences:
+                said = f"{back.name} is not what was stopped: {'; '.join(back.differences)}"
+                self._event("production_differs", said, level="warning")
+            if back.unchecked:
+                self._event("production_unchecked", f"{back.name}: {'; '.join(back.unchecked)}", level="warning")
+            self._event("production_restored", f"{back.name} serves again: {back.told}")
+
+    def _close(self, name: str, *, outcome: str, back: Back | None = None) -> None:
+        for owed in self._tools.store.owed(self._lease.box_id):
+            if owed.container == name:
+                checks = None if back is None else back.checks
+                self._tools.store.close_intent(owed.intent_id, outcome=outcome, checks=checks)
+
+    @contextlib.contextmanager
+    def nothing_forgotten(self) -> Iterator[None]:
+        """Bring back, after the block, what an earlier, dead holder of this box took down, whatever plan it followed.
+
+        Raises:
+            ProductionNotRestored: One does not serve again; the others were tried.
+        """
+        with self._afterwards(self._restore_forgotten):
+            yield
+
+    def _restore_forgotten(self, *, interrupted: bool) -> None:
+        owed: tuple[Owed, ...] = ()
+        with contextlib.suppress(StoreError):  # the file beside the database still knows
+            owed = self._tools.store.owed(self._lease.box_id)
+        problem: HostError | None = None
+        for one in owed:
+            if one.container not in self._tried:
+                try:
+                    self.restore(from_document(one.container, one.record), interrupted=interrupted)
+                except HostError as error:
+                    problem = error
+        if problem is not None:
+            raise problem
+
+    # --- inside ---
+
+    def _host(self) -> Host:
+        return self._tools.host("docker")
+
+    def _open(self, name: str) -> Record | None:
+        """Return the record of a container that an earlier, dead holder took down: then it is ours to bring back."""
+        owed = self._tools.store.owed(self._lease.box_id)
+        return next((from_document(name, one.record) for one in owed if one.container == name), None)
+
+    def _event(self, kind: str, message: str, *, level: str = "info") -> None:
+        self._tools.store.event(kind, message, level=level, sweep_id=self._lease.sweep_id)

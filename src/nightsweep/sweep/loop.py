@@ -14,8 +14,10 @@ from itertools import groupby
 from nightsweep.errors import (
     BootError,
     BoxBusy,
+    GpuBusy,
     HostError,
     LeaseLost,
+    PortBusy,
     SecretMissing,
     StoreError,
     StoreUnavailable,
@@ -28,7 +30,7 @@ from nightsweep.plan.model import CONTROL_ROUND, BootTask, Repeat, SweepPlan
 from nightsweep.plan.remaining import prefill_key, remaining, slots, window_key
 from nightsweep.ports import BoxFacts, Progress, Stored
 from nightsweep.sweep.boot import Running, booted
-from nightsweep.sweep.guard import nothing_forgotten, production_down
+from nightsweep.sweep.guard import Guard
 from nightsweep.sweep.launch import environment
 from nightsweep.sweep.lease import Held, held
 from nightsweep.sweep.measure import Measuring, api_key, measure_repeat, warm_up
@@ -53,9 +55,11 @@ class _Run:
     keeper: Held
     box: BoxFacts
     problems: list[str] = field(default_factory=list)
+    guard: Guard
     done: int = 0
     glanced: float = 0.0
 
+    disturbed: bool = False
     @property
     def sweep_id(self) -> int:
         return self.keeper.lease.sweep_id
@@ -145,7 +149,9 @@ def run_sweep(plan: SweepPlan, tools: Tools, *, file_text: str, steps: Steps, li
         lease = tools.store.claim(sweep_id, owner=tools.owner, ttl=tools.lease_ttl)
         with held(tools.store, lease, ttl=tools.lease_ttl) as keeper:
             night = Night(tools=tools, plan=plan, box_id=box_id, limits=limits)
-            run = _Run(tools=tools, plan=plan, steps=steps, night=night, keeper=keeper, box=box)
+            run = _Run(
+                tools=tools, plan=plan, steps=steps, night=night, keeper=keeper, box=box, guard=Guard(tools, lease)
+            )
             try:
                 state, note = _night(run)
             except BaseException as error:
@@ -180,13 +186,13 @@ def _night(run: _Run) -> tuple[str, str]:
     left = left_of(run.plan, stored)
     _stop_leftovers(run)
     ending = ("done", "everything that could be measured is measured" if left else "nothing was left to measure")
-    with nothing_forgotten(run.tools, run.keeper.lease):
+    with run.guard.nothing_forgotten():
         try:
             if left:
                 run.check()
                 run.night.next_boot(left)  # production is not taken down for a night in which nothing fits
                 until = run.night.limits.until
-                down = production_down(run.tools, run.keeper.lease, run.plan.production, restore_by=until)
+                down = run.guard.down(run.plan.production, restore_by=until, check=run.check)
                 with down, run.night.measured_in():
                     _until_nothing_is_left(run, left)
         except StopWanted as stop:
@@ -231,12 +237,12 @@ def _until_nothing_is_left(run: _Run, left: tuple[BootTask, ...]) -> None:
     """Boot after boot. What is flagged or was cut short by a death comes again in the next pass, as often as it may."""
     while left:
         before = run.tools.store.stored(run.sweep_id)
-        waiting = list(left)
+        waiting, run.disturbed = list(left), False
         while waiting:
             run.check()
             _one_boot(run, waiting.pop(run.night.next_boot(waiting)))
         after = run.tools.store.stored(run.sweep_id)
-        if after == before:  # a pass that stored nothing would go on for ever
+        if after == before and not run.disturbed:  # a pass that stored nothing would go on for ever
             run.problems.append("a whole pass over what is left stored nothing: giving up on it")
             return
         left = left_of(run.plan, after)
@@ -245,6 +251,7 @@ def _until_nothing_is_left(run: _Run, left: tuple[BootTask, ...]) -> None:
 def _one_boot(run: _Run, task: BootTask) -> None:
     name = _boot_name(run, task)
     try:
+    run.guard.keep_down()
         with contextlib.ExitStack() as stack:
             run.say("boot", f"booting {name}")
             with run.night.booting(task):
@@ -257,6 +264,11 @@ def _one_boot(run: _Run, task: BootTask) -> None:
         run.say("failed", f"{name} failed: {error}")
         run.tools.store.event("boot_failed", f"{name}: {error}", level="warning", sweep_id=run.sweep_id)
 
+    except (GpuBusy, PortBusy) as error:
+        if not run.guard.keep_down():
+            raise
+        run.disturbed = True  # production was in the way, and is no more: what is left of this boot comes again
+        run.problems.append(f"{name}: {error}")
 
 def _boot_name(run: _Run, task: BootTask) -> str:
     """Return what a boot is called; its number of a config's boots only where there are several."""

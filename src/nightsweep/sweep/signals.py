@@ -106,15 +106,22 @@ def signals_deferred() -> Iterator[None]:
 
     Only the main thread handles signals; elsewhere this does nothing.
     """
-    if threading.current_thread() is not threading.main_thread():
+    with signals_held():
         yield
+
+
+@contextlib.contextmanager
+def signals_held() -> Iterator[Callable[[], bool]]:
+    """As `signals_deferred`; yields a function that says whether one came meanwhile, for what takes long inside the block."""
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
         return
     pending: list[int] = []
     before: dict[int, Any] = {}
     for signum in INTERRUPTS:
         before[signum] = signal.signal(signum, lambda got, frame: pending.append(got))
     try:
-        yield
+        yield lambda: bool(pending)
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler if handler is not None else signal.SIG_DFL)

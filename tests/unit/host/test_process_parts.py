@@ -88,6 +88,14 @@ def test_a_command_is_recorded_without_secrets() -> None:
     )  # fmt: skip
 
 
+def test_every_key_of_a_flag_and_every_secret_in_a_script_is_hidden() -> None:
+    assert masked_command(("--api-key", "a1", "b2", "--port", "1"), {}) == ("--api-key", "***", "***", "--port", "1")
+    script = "export HF_TOKEN=hf_x && exec vllm serve m --api-key 'k 1' --max-num-batched-tokens 8 --port 80"
+    (shown,) = masked_command((script,), {})
+    assert shown == "export HF_TOKEN=*** && exec vllm serve m --api-key *** --max-num-batched-tokens 8 --port 80"
+    assert masked_command(("hf_" + "a" * 20,), {}) == ("***",)
+
+
 def test_a_record_comes_back_as_it_was_written(tmp_path: Path) -> None:
     records = EngineRecords(tmp_path)
     record = a_record(pid=1, birth="2")

@@ -206,7 +206,7 @@ def test_production_that_runs_and_does_not_answer_is_not_back() -> None:
     world.host.add_foreign("prod")
     world.probe.healthy_when = lambda: bool(world.host.running)  # the engine answers, production never does
     production = replace(PROD, ready_timeout=Seconds(30.0))
-    with pytest.raises(ProductionNotRestored, match="does not answer after"):
+    with pytest.raises(ProductionNotRestored, match="answers nothing, 30 s after its start"):
         world.play(a_plan(production=production))
 
 
