@@ -118,7 +118,7 @@ class Spool:
     def turn(self) -> Iterator[bool]:
         """Yield whether it is ours to deliver what waits: one thread of one process at a time, in order."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        lock = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)  # the folder itself: a full disk takes no new file
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -133,7 +133,7 @@ class Spool:
 def _files(folder: Path) -> tuple[Path, ...]:
     try:
         return tuple(sorted(folder / name for name in os.listdir(folder) if name.endswith(ENDING)))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return ()
 
 
