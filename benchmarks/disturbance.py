@@ -1,182 +1,342 @@
 """What the probe itself takes from a real engine: decode rate with and without its polling and its work on each chunk.
 
-Pairs of windows on one engine that runs already, in turn (with, without; without, with; ...): the same streams, prompts and
-sampling, natural ends off. *With* is the probe as in a sweep. *Without* reads the counters at both ends only, and its streams
-are drained by a process that does nothing with the bytes. The figure is the mean of the pairs' ratios, with its standard error:
-below 0.5% is asked for, and what the error says is what this machine can tell.
+One server, many short segments. In each, the same streams with the same prompts and seeds are begun anew, all decode, half a
+second passes, and the engine's counters are read at both edges, in every segment alike. Segments differ in who holds the streams
+(see `disturbance_client`):
 
-    NIGHTSWEEP_BENCH_ENGINE=http://127.0.0.1:8000 NIGHTSWEEP_BENCH_MODEL=tiny python -m benchmarks.disturbance
+    off      a process that only drains bytes, and nobody who polls
+    probe    the probe, as in an ordinary window of 40 s: polling, stamps, token counts in every chunk
+    polling  (--parts) as off, but the metrics page is read once a second, as the probe does in such a window
+    counts   (--parts) as off, but with the token counts in every chunk that the probe asks for
 
-The engine is any vLLM that serves (`tests/live/README.md` says how to have one on a CPU). On a machine whose cores the engine
-and the client share, the client's own CPU time is in the figure as well: on a box with an accelerator it is not.
+Segments stand in blocks that read the same forward and backward (off probe probe off, the next block the other way round): what
+drifts evenly is in both. A block gives one difference of logarithms; the figure is the blocks' median with a bootstrap interval,
+the mean and its t interval beside it. The client has cores of its own: what is measured is the engine's own extra work.
+
+On an engine without an accelerator the same is told once more as CPU seconds per token: what another program takes from the
+engine's core makes a segment longer, but no token dearer.
+
+    python -m benchmarks.disturbance --model NAME --server 'vllm serve MODEL --served-model-name NAME --port {port}'
+    NIGHTSWEEP_BENCH_ENGINE=http://127.0.0.1:8000 NIGHTSWEEP_BENCH_MODEL=NAME python -m benchmarks.disturbance
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
-import socket
-import statistics
 import subprocess
 import sys
 import threading
 import time
-import urllib.parse
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from statistics import fmean
 
-from benchmarks.common import Figure, Section, table, write
-from benchmarks.truth import PROMPTS, a_probe
-from nightsweep.engine.dialects import vllm_dialect
-from nightsweep.measurement.derive import derive
-from nightsweep.measurement.rates import decode_rate
-from nightsweep.plan.model import SamplingSpec
-from nightsweep.ports import Target, WindowRequest
+from benchmarks.common import RESULTS, Figure, Section, table, write
+from benchmarks.disturbance_client import target_of
+from benchmarks.intervals import of_mean, of_median
+from benchmarks.real_server import Cores, Server, apart, pinned, started
+from nightsweep.measurement import rates
+from nightsweep.measurement.values import Reading
+from nightsweep.ports import Target
 from nightsweep.probe.http_probe import HttpProbe
 from nightsweep.units import Seconds
+from nightsweep.wiring import SystemClock
 
-STREAMS = 4
-MAX_TOKENS = 512
-WINDOW = 8.0
-SETTLE = 1.5
-PAIRS = 12
+OFF, PROBE = "off", "probe"
+PARTS = ("polling", "counts")
+POLL = 1.0
+SETTLE = 0.5
 TARGET = 0.005
+UNTOUCHED = 30.0
+"""Seconds within which streams must run together, or be gone."""
 
 
-def engine_of_environment() -> Target | None:
-    """The engine that is named, or None."""
-    url, model = os.environ.get("NIGHTSWEEP_BENCH_ENGINE"), os.environ.get("NIGHTSWEEP_BENCH_MODEL")
-    if not url or not model:
-        return None
-    return Target(url, url, model, vllm_dialect(None), api="completions", request_timeout=Seconds(300.0))
+@dataclass(frozen=True)
+class Load:
+    """The engine and the streams."""
+
+    server: Server
+    model: str
+    streams: int
+    max_tokens: int
 
 
-def with_probe(probe: HttpProbe, target: Target, *, place: int) -> float:
-    """The decode rate of a window as a sweep measures it."""
-    request = WindowRequest(
-        concurrency=STREAMS,
-        temperature=0.7,
-        window=Seconds(WINDOW),
-        sampling=SamplingSpec(max_tokens=MAX_TOKENS, ignore_eos=True),
-        prompts=PROMPTS,
-        first_prompt=place * 37,
-        order_seed=5,
-    )
-    result = derive(
-        probe.window(target, request, alive=lambda: True), dialect=target.dialect, num_speculative_tokens=None
-    )
-    if result.numbers is None or result.flags:
-        raise RuntimeError(f"no clean window: {dict(result.flag_details)}")
-    return float(result.numbers.decode_rate)
+@dataclass(frozen=True)
+class Segment:
+    """One segment: the engine's decode rate (tokens/s), steps per second, CPU seconds per token (None: not told)."""
+
+    arm: str
+    rate: float
+    steps: float | None
+    cpu: float | None
 
 
-def without_probe(probe: HttpProbe, target: Target, *, place: int) -> float:
-    """The decode rate between two readings while somebody else drains the same streams."""
-    with draining(target, place=place):
-        _until_running(probe, target)
-        before = probe.read(target)
-        time.sleep(WINDOW)
-        after = probe.read(target)
-    rate = decode_rate(before, after)
-    if rate is None:
-        raise RuntimeError("the engine counts no generated tokens")
-    probe.drain(target, timeout=Seconds(30.0))
-    return float(rate)
+class Client:
+    """The process that holds the streams."""
+
+    def __init__(self, load: Load, *, cores: Sequence[int]) -> None:
+        said = {"url": load.server.url, "model": load.model, "streams": load.streams, "max_tokens": load.max_tokens}
+        command = [sys.executable, "-m", "benchmarks.disturbance_client", json.dumps(said)]
+        self._process = subprocess.Popen(
+            pinned(command, cores), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+
+    def tell(self, word: str) -> None:
+        """Have it do something (raises RuntimeError when it cannot)."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(word + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline().strip()
+        if answer != "ok":
+            raise RuntimeError(f"the client could not {word}: {answer or 'it is gone'}")
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
 
 
-def _until_running(probe: HttpProbe, target: Target) -> None:
-    end = time.monotonic() + 60.0
-    while time.monotonic() < end:
-        values = probe.read(target).values
-        if values.get("running", 0.0) >= STREAMS and not values.get("waiting"):
-            time.sleep(SETTLE)  # the drainer's own start is over
-            return
-        time.sleep(0.1)
-    raise RuntimeError("the streams did not run together")
+@dataclass
+class Experiment:
+    """Segments on one server."""
 
+    load: Load
+    client: Client
+    probe: HttpProbe
+    seconds: float
+    target: Target = field(init=False)
 
-@contextmanager
-def draining(target: Target, *, place: int) -> Iterator[None]:
-    """Hold the streams in a process of their own until the block ends."""
-    command = [sys.executable, "-m", "benchmarks.disturbance", "--drain", target.base_url, "--model", target.model]
-    process = subprocess.Popen([*command, "--place", str(place)])
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
+    def __post_init__(self) -> None:
+        self.target = target_of(self.load.server.url, self.load.model)
 
+    def segment(self, arm: str) -> Segment:
+        """Hold the streams this way, and read the counters at both edges."""
+        self._until(0)
+        self.client.tell(arm if arm in (PROBE, "counts") else "drain")
+        try:
+            self._until(self.load.streams)
+            time.sleep(SETTLE)
+            before, used = self.probe.read(self.target), self.load.server.cpu_seconds()
+            with self._polled() if arm == "polling" else contextlib.nullcontext():
+                time.sleep(self.seconds)
+            after, used_after = self.probe.read(self.target), self.load.server.cpu_seconds()
+        finally:
+            self.client.tell("stop")
+        return self._told(arm, before, after, None if used is None or used_after is None else used_after - used)
 
-def drain(url: str, model: str, *, place: int) -> None:
-    """Send closed-loop requests on bare sockets and throw the bytes away, for ever."""
-    threads = [threading.Thread(target=_drain_one, args=(url, model, place * 37 + stream)) for stream in range(STREAMS)]
-    for thread in threads:
+    def _told(self, arm: str, before: Reading, after: Reading, cpu: float | None) -> Segment:
+        rate, steps = rates.decode_rate(before, after), rates.step_time(before, after)
+        running = (before.values.get("running"), after.values.get("running"))
+        if rate is None or running != (self.load.streams, self.load.streams):
+            raise RuntimeError(f"{arm}: the streams did not run all through the segment: {running} running")
+        tokens = rate * rates.window_seconds(before, after)
+        return Segment(arm, float(rate), None if steps is None else 1 / steps, cpu / tokens if cpu else None)
+
+    def _until(self, running: int) -> None:
+        """Wait until the engine runs so many requests, and each has had a token."""
+        begun = self.probe.read(self.target)
+        end = time.monotonic() + UNTOUCHED
+        while time.monotonic() < end:
+            now = self.probe.read(self.target)
+            made = (rates.delta(begun, now, "generation_tokens") or 0.0) >= 2 * running
+            if now.values.get("running") == running and not now.values.get("waiting") and made:
+                return
+            time.sleep(0.05)
+        raise RuntimeError(f"the engine did not come to run {running} requests")
+
+    @contextmanager
+    def _polled(self) -> Iterator[None]:
+        """Read the metrics page once a second beside the block."""
+        over = threading.Event()
+
+        def poll() -> None:
+            wait = POLL / 2  # as many in a segment as seconds
+            while not over.wait(wait):
+                self.probe.read(self.target)
+                wait = POLL
+
+        thread = threading.Thread(target=poll, name="poll")
         thread.start()
-    for thread in threads:
-        thread.join()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
 
-def _drain_one(url: str, model: str, first: int) -> None:
-    parts = urllib.parse.urlsplit(url)
-    host, port = parts.hostname or "127.0.0.1", parts.port or 80
-    for number in range(first, first + 1_000_000, STREAMS):
-        body = {"model": model, "prompt": PROMPTS[number % len(PROMPTS)], "max_tokens": MAX_TOKENS, "temperature": 0.7}
-        body |= {"ignore_eos": True, "stream": True, "top_p": 1.0, "top_k": -1}
-        data = json.dumps(body).encode()
-        head = f"POST /v1/completions HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
-        head += f"Content-Length: {len(data)}\r\nConnection: close\r\n\r\n"
-        with socket.create_connection((host, port)) as sock:
-            sock.sendall(head.encode() + data)
-            while sock.recv(65536):
-                pass
+def block_of(arms: Sequence[str], *, number: int) -> tuple[str, ...]:
+    """The arms of a block: forward and backward, every other block the other way round."""
+    order = tuple(arms if number % 2 == 0 else reversed(arms))
+    return order + order[::-1]
 
 
-def measure(*, pairs: int = PAIRS) -> Section:
-    """The pairs' ratios."""
-    target = engine_of_environment()
-    if target is None:
+def differences(blocks: Sequence[Sequence[Segment]], arm: str, *, of: str) -> list[float]:
+    """Each block's difference in percent; blocks in which it was not told are left out.
+
+    Args:
+        of: "rate": how much faster the engine is with nobody watching; "cpu": how much more a token costs with the arm.
+    """
+    found = []
+    for block in blocks:
+        logs: dict[str, list[float]] = {arm: [], OFF: []}
+        for segment in block:
+            value = getattr(segment, of)
+            if segment.arm in logs and value:
+                logs[segment.arm].append(math.log(value))
+        if all(logs.values()):
+            apart_by = fmean(logs[OFF]) - fmean(logs[arm])
+            found.append(100 * math.expm1(apart_by if of != "cpu" else -apart_by))
+    return found
+
+
+def figure_of(blocks: Sequence[Sequence[Segment]], arm: str, *, of: str, seconds: float) -> Figure | None:
+    """The figure of an arm against nobody watching; None where it was not told. Judged only where half a percent can be told."""
+    samples = differences(blocks, arm, of=of)
+    if len(samples) < 3:
+        return None
+    median, mean = of_median(samples), of_mean(samples)
+    segments = sum(segment.arm in (arm, OFF) for block in blocks for segment in block)
+    told = median.half <= 100 * TARGET
+    note = (
+        f"median of {len(samples)} blocks, 95% {median.low:+.2f} to {median.high:+.2f}%; mean {mean.value:+.2f}%, "
+        f"95% {mean.low:+.2f} to {mean.high:+.2f}%; {segments} segments of {seconds:g} s"
+    )
+    return Figure(
+        name=NAMES[of].format(arm=arm),
+        unit="%",
+        value=median.value,
+        samples=tuple(samples),
+        target=100 * TARGET if told and arm == PROBE else None,
+        note=note if told else f"{note}: this machine is too restless to tell half a percent",
+    )
+
+
+NAMES: Mapping[str, str] = {
+    "rate": "decode rate that a real engine loses: {arm}",
+    "cpu": "CPU time per token that a real engine spends more: {arm}",
+}
+
+
+@dataclass(frozen=True)
+class Given:
+    """What is asked for."""
+
+    model: str
+    url: str | None = None
+    command: str | None = None
+    streams: int = 4
+    max_tokens: int = 2048
+    seconds: float = 3.0
+    blocks: int = 24
+    parts: bool = False
+    cores: Cores = field(default_factory=apart)
+
+    @contextmanager
+    def server(self) -> Iterator[Server]:
+        """The running engine."""
+        if self.command is None:
+            yield Server(str(self.url))
+            return
+        with started(self.command, cores=self.cores.engine, log=RESULTS / "disturbance.server.log") as server:
+            yield server
+
+
+def given_by_environment() -> Given | None:
+    """The engine that NIGHTSWEEP_BENCH_ENGINE (its URL) or NIGHTSWEEP_BENCH_SERVER (its command) names, or None."""
+    url, command = os.environ.get("NIGHTSWEEP_BENCH_ENGINE"), os.environ.get("NIGHTSWEEP_BENCH_SERVER")
+    model = os.environ.get("NIGHTSWEEP_BENCH_MODEL")
+    return Given(model=model, url=url, command=command) if model and (url or command) else None
+
+
+def measure(given: Given | None = None) -> Section:
+    """All blocks and their figures."""
+    asked = given or given_by_environment()
+    if asked is None:
         return Section(
             "disturbance", skipped="NIGHTSWEEP_BENCH_ENGINE and NIGHTSWEEP_BENCH_MODEL name no engine that runs"
         )
-    ratios = []
-    with a_probe() as probe:
-        with_probe(probe, target, place=0)  # warm-up
-        for pair in range(pairs):
-            order = (with_probe, without_probe) if pair % 2 == 0 else (without_probe, with_probe)
-            rates = {each: each(probe, target, place=pair) for each in order}
-            ratios.append(rates[without_probe] / rates[with_probe] - 1.0)
-            print(
-                f"   with {rates[with_probe]:.2f}, without {rates[without_probe]:.2f} tokens/s: {ratios[-1]:+.2%}",
-                flush=True,
-            )
-    return Section(name="disturbance", figures=(_figure(ratios),), facts={"ratios": ratios, "window_s": WINDOW})
+    blocks = run_blocks(asked)
+    arms = [PROBE, *(PARTS if asked.parts else ())]
+    figures = [figure_of(blocks, arm, of=of, seconds=asked.seconds) for of in NAMES for arm in arms]
+    facts = {
+        "streams": asked.streams,
+        "segment_s": asked.seconds,
+        "cores": {"engine": asked.cores.engine, "client": asked.cores.client},
+        "rate": fmean(segment.rate for block in blocks for segment in block if segment.arm == OFF),
+        "blocks": [[[one.arm, one.rate, one.steps, one.cpu] for one in block] for block in blocks],
+    }
+    return Section(name="disturbance", figures=tuple(one for one in figures if one is not None), facts=facts)
 
 
-def _figure(ratios: list[float]) -> Figure:
-    error = statistics.stdev(ratios) / math.sqrt(len(ratios)) if len(ratios) > 1 else math.inf
-    return Figure(
-        name="decode rate that the probe takes from a real engine",
-        unit="%",
-        value=100 * statistics.fmean(ratios),
-        samples=tuple(100 * ratio for ratio in ratios),
-        target=100 * TARGET if error <= TARGET else None,
-        note=f"mean of {len(ratios)} pairs, standard error {100 * error:.2f}%, {STREAMS} streams, {WINDOW:g} s"
-        + ("" if error <= TARGET else ": this machine is too restless to tell half a percent"),
+def run_blocks(asked: Given) -> list[list[Segment]]:
+    """Measure; a block in which a segment failed is left out and said."""
+    arms = (OFF, PROBE, *(PARTS if asked.parts else ()))
+    blocks: list[list[Segment]] = []
+    with ExitStack() as stack:
+        server = stack.enter_context(asked.server())
+        load = Load(server, asked.model, asked.streams, asked.max_tokens)
+        client = Client(load, cores=asked.cores.client)
+        stack.callback(client.close)
+        probe = stack.enter_context(HttpProbe(clock=SystemClock()))
+        experiment = Experiment(load, client, probe, asked.seconds)
+        experiment.probe.drain(experiment.target, timeout=Seconds(UNTOUCHED))
+        for arm in arms:  # warm-up
+            experiment.segment(arm)
+        for number in range(asked.blocks):
+            try:
+                blocks.append([experiment.segment(arm) for arm in block_of(arms, number=number)])
+            except RuntimeError as error:
+                print(f"   block {number} is left out: {error}", flush=True)
+                continue
+            _say(number, blocks)
+    return blocks
+
+
+def _say(number: int, blocks: Sequence[Sequence[Segment]]) -> None:
+    last = "  ".join(f"{segment.arm} {segment.rate:.1f}" for segment in blocks[-1])
+    by_rate = differences(blocks, PROBE, of="rate")
+    print(f"   {number}: {last} tokens/s; {by_rate[-1]:+.2f}%, median {of_median(by_rate).value:+.2f}%", flush=True)
+
+
+def main() -> None:
+    """Measure as the command line says."""
+    parser = argparse.ArgumentParser(description="What the probe takes from a real engine.")
+    named = given_by_environment()
+    parser.add_argument("--url", default=named and named.url, help="an engine that runs")
+    parser.add_argument("--server", default=named and named.command, help="command that serves; {port} is filled in")
+    parser.add_argument("--model", default=named.model if named else None, help="as it is served")
+    parser.add_argument("--blocks", type=int, default=Given.blocks)
+    parser.add_argument("--seconds", type=float, default=Given.seconds, help="of a segment")
+    parser.add_argument("--streams", type=int, default=Given.streams)
+    parser.add_argument("--max-tokens", type=int, default=Given.max_tokens, help="more than a segment can make")
+    parser.add_argument("--parts", action="store_true", help="polling and token counts apart, too")
+    given = parser.parse_args()
+    if not given.model or not (given.url or given.server):
+        parser.error("say --model, and --url or --server")
+    section = measure(
+        Given(
+            model=given.model,
+            url=given.url,
+            command=given.server,
+            streams=given.streams,
+            max_tokens=given.max_tokens,
+            seconds=given.seconds,
+            blocks=given.blocks,
+            parts=given.parts,
+        )
     )
+    write(section)
+    print(table((section,)))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="What the probe takes from a real engine.")
-    parser.add_argument("--drain", metavar="URL", help="hold the streams of this engine and throw the bytes away")
-    parser.add_argument("--model", default="")
-    parser.add_argument("--place", type=int, default=0)
-    parser.add_argument("--pairs", type=int, default=PAIRS)
-    given = parser.parse_args()
-    if given.drain:
-        drain(given.drain, given.model, place=given.place)
-    else:
-        section = measure(pairs=given.pairs)
-        write(section)
-        print(table((section,)))
+    main()
