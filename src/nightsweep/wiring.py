@@ -21,7 +21,7 @@ from nightsweep.units import MonotonicSeconds, Seconds
 if TYPE_CHECKING:
     from sqlalchemy import Engine as Database
 
-    from nightsweep.analysis.doctor import DatabaseFacts
+    from nightsweep.analysis.doctor import DatabaseFacts, SpoolFacts
     from nightsweep.plan.model import SweepPlan
     from nightsweep.ports import Engine, Host
     from nightsweep.service.doctor_checks import DoctorSources
@@ -392,7 +392,16 @@ def doctor_sources(chosen: Settings) -> DoctorSources:
         prefect_configured=chosen.prefect_api_url is not None,
         home=chosen.home,
         now=SystemClock().now,
+        spool=lambda: spool_facts(chosen),
     )
+
+
+def spool_facts(chosen: Settings) -> SpoolFacts:
+    """Return what lies in the spool."""
+    from nightsweep.analysis.doctor import SpoolFacts
+
+    found = spool(chosen)
+    return SpoolFacts(str(found.folder), waiting=len(found.waiting()), refused=len(found.refused()))
 
 
 def _docker_info() -> Mapping[str, Any]:

@@ -79,6 +79,15 @@ class DiskFacts:
 
 
 @dataclass(frozen=True)
+class SpoolFacts:
+    """What lies in the spool: writes that the database could not take."""
+
+    folder: str
+    waiting: int = 0
+    refused: int = 0
+
+
+@dataclass(frozen=True)
 class ClockFacts:
     """What this machine holds for the time. `synchronised` None: nobody here says."""
 
@@ -302,6 +311,26 @@ def production_check(taken_down: Sequence[str]) -> Check:
     named = ", ".join(taken_down)
     remedy = "right while a sweep runs; else `nightsweep restore` brings it back"
     return Check("production", PROBLEM, f"taken down and not noted as serving again: {named}", remedy)
+
+
+def spool_check(facts: SpoolFacts) -> Check:
+    """Judge whether writes wait for the database, or were refused by it."""
+    if facts.waiting:
+        found = spool_said(facts)
+        return Check(
+            "spool", WARNING, found, "the sweep that waits, or the next `nightsweep run` or `serve`, stores them"
+        )
+    if facts.refused:
+        remedy = "`nightsweep status SWEEP` says why in its events; a file that is not wanted may be removed"
+        return Check("spool", WARNING, spool_said(facts), remedy)
+    return Check("spool", OK, "nothing waits for the database")
+
+
+def spool_said(facts: SpoolFacts) -> str:
+    """Return what lies in the spool, in words; "" for nothing."""
+    waiting = f"{text.plural(facts.waiting, 'write')} in {facts.folder} for a database that was away"
+    refused = f"{text.plural(facts.refused, 'refused write')} in {facts.folder}/refused"
+    return "; ".join((*([waiting] if facts.waiting else ()), *([refused] if facts.refused else ())))
 
 
 def clock_check(facts: ClockFacts) -> Check:

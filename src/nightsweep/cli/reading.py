@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
+from nightsweep.analysis.doctor import SpoolFacts
 from nightsweep.analysis.values import BootRow, Event, Filters, PrefillRow, SweepRow, WindowRow
 from nightsweep.engine.values import LogLine
 from nightsweep.errors import NotFound
@@ -59,6 +60,7 @@ class Access:
     now: Callable[[], datetime]
     sleep: Callable[[float], None]
     doctor: Callable[[], DoctorSources]
+    spool: Callable[[], SpoolFacts] = lambda: SpoolFacts("")
 
 
 def access(ctx: click.Context) -> Access:
@@ -102,4 +104,5 @@ def _wired() -> Access:
         now=lambda: datetime.now(UTC),
         sleep=time.sleep,
         doctor=lambda: wiring.doctor_sources(wiring.settings()),
+        spool=lambda: wiring.spool_facts(wiring.settings()),
     )

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from nightsweep.analysis import documents, listings, text
+from nightsweep.analysis.doctor import SpoolFacts, spool_said
 from nightsweep.analysis.progress import ConfigProgress, progress_of, time_left
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.analysis.values import Event, Filters, SweepRow
@@ -47,6 +48,12 @@ def command(ctx: click.Context, *, sweep: str | None, limit: int, watch: bool, f
             _watch(lambda: _look(queries, sweep, limit=limit, now=reach.now()), reach=reach)
         else:
             render.write(_look(queries, sweep, limit=limit, now=reach.now())[0])
+        render.write(_spool_lines(reach.spool()))
+
+
+def _spool_lines(facts: SpoolFacts) -> list[Line]:
+    said = spool_said(facts)
+    return [Line(f"spool: {said}", style="single")] if said else []
 
 
 def _look(queries: Queries, sweep: str | None, *, limit: int, now: datetime) -> tuple[list[Line], bool]:

@@ -26,6 +26,7 @@ from nightsweep.analysis.doctor import (
     Own,
     PrefectFacts,
     Returning,
+    SpoolFacts,
     User,
 )
 from nightsweep.errors import SweepError
@@ -86,6 +87,7 @@ class DoctorSources:
         docker_info: The Docker Engine's own `info` (raises DockerUnavailable).
         gpu_way: How the daemon of this `info` passes GPUs on; None when it does not.
         database: Facts of our database; it must not start one.
+        spool: What lies in the spool.
         production_down: Names of production containers that were taken down and are not noted as back.
         prefect_api_url: With `/api`; the configured one, else where a server of ours would be.
     """
@@ -101,6 +103,7 @@ class DoctorSources:
     prefect_configured: bool
     home: Path
     now: Callable[[], datetime]
+    spool: Callable[[], SpoolFacts]
 
 
 def run_checks(sources: DoctorSources) -> tuple[Check, ...]:
@@ -114,6 +117,7 @@ def run_checks(sources: DoctorSources) -> tuple[Check, ...]:
         *_guarded("accelerator", lambda: [_accelerator(sources, devices)]),
         *_guarded("leftovers", lambda: _leftover_checks(sources, devices=len(devices))),
         *_guarded("database", lambda: [doctor.database_check(sources.database())]),
+        *_guarded("spool", lambda: [doctor.spool_check(sources.spool())]),
         *_guarded("prefect", lambda: [doctor.prefect_check(_prefect(sources))]),
         *_guarded("disk", lambda: _disk_checks(sources.home, docker_root=root)),
         *_guarded("production", lambda: [doctor.production_check(sources.production_down())]),

@@ -37,7 +37,6 @@ from tests.storekit.builders import (
 )
 from tests.storekit.fixtures import a_home, run, throw_away
 
-
 EVERYTHING = Filters(with_flagged="yes")
 
 

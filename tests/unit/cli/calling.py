@@ -8,6 +8,7 @@ from typing import Any
 import click
 from click.testing import CliRunner, Result
 
+from nightsweep.analysis.doctor import SpoolFacts
 from nightsweep.cli.reading import Access
 from nightsweep.service.doctor_checks import DoctorSources
 from tests.fakes.clock import FakeClock
@@ -29,12 +30,16 @@ def seed_queries(*, simulated: bool = False) -> FakeQueries:
     )
 
 
+NOTHING_SPOOLED = SpoolFacts("")
+
+
 def call(
     command: click.Command,
     *words: str,
     queries: FakeQueries | None = None,
     clock: FakeClock | None = None,
     doctor: DoctorSources | None = None,
+    spool: SpoolFacts = NOTHING_SPOOLED,
 ) -> Result:
     """Return the result; an error that `main` would turn into a message stands in `exception`."""
     clock = clock or FakeClock(start=MORNING)
@@ -45,7 +50,13 @@ def call(
             raise AssertionError("this command does not ask the doctor")
         return doctor
 
-    reach = Access(queries=rows.open, now=clock.now, sleep=lambda seconds: clock.advance(seconds), doctor=no_doctor)
+    reach = Access(
+        queries=rows.open,
+        now=clock.now,
+        sleep=lambda seconds: clock.advance(seconds),
+        doctor=no_doctor,
+        spool=lambda: spool,
+    )
     return CliRunner().invoke(command, list(words), obj=reach)
 
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from nightsweep.analysis import doctor as judge
-from nightsweep.analysis.doctor import DatabaseFacts
+from nightsweep.analysis.doctor import DatabaseFacts, SpoolFacts
 from nightsweep.cli.doctor import command as doctor
 from nightsweep.errors import DockerUnavailable
 from nightsweep.service.doctor_checks import DoctorSources, disk_facts, prefect_facts, run_checks
@@ -53,6 +53,7 @@ def sources(home: Path, **facts: Any) -> DoctorSources:
         prefect_configured=False,
         home=home / "not" / "made" / "yet",
         now=now,
+        spool=lambda: SpoolFacts(str(home / "spool")),
     )
     return replace(tidy, **facts)
 
@@ -66,6 +67,14 @@ def test_a_tidy_box_has_no_problem_and_exit_code_zero(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert "nothing stands in the way of a sweep" in result.output
     assert "engines of ours         ok        none is left" in result.output
+
+
+def test_what_waits_in_the_spool_and_what_was_refused_is_told_with_its_place(tmp_path: Path) -> None:
+    facts = SpoolFacts("/srv/spool", waiting=3, refused=1)
+    result = call(doctor, doctor=sources(tmp_path, spool=lambda: facts))
+    assert result.exit_code == 0
+    assert "3 writes in /srv/spool for a database that was away; 1 refused write in /srv/spool/refused" in result.output
+    assert "→ the sweep that waits, or the next `nightsweep run` or `serve`, stores them" in result.output
 
 
 def test_production_that_is_down_gives_exit_code_one_and_the_way_out(tmp_path: Path) -> None:

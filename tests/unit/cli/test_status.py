@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nightsweep.analysis.doctor import SpoolFacts
 from nightsweep.analysis.values import SweepRow
 from nightsweep.cli.report import command as report
 from nightsweep.cli.status import command as status
@@ -39,6 +40,11 @@ def test_sweeps_are_listed_newest_first_with_how_far_they_are() -> None:
     assert "█████░░░░░ 3/6" in new
     assert "window 2 of mtp" in new
     assert "██████████ 6/6" in old
+
+
+def test_what_waits_in_the_spool_is_said_below_the_sweeps() -> None:
+    said = call(status, spool=SpoolFacts("/srv/spool", waiting=1)).output.splitlines()[-1]
+    assert said == "spool: 1 write in /srv/spool for a database that was away"
 
 
 def test_an_empty_store_says_what_to_do() -> None:
