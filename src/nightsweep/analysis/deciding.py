@@ -25,7 +25,7 @@ INDIFFERENT = 0.01
 BOOT_SPREAD = 0.005
 REST_SPREAD = 0.003
 PRIOR_DF = 2.0
-"""What boots, and step times within one, are taken to differ by until the night has shown it, and for how many degrees that counts."""
+"""What boots, and step times within one, are taken to differ by until the night shows it; and the weight of that, in degrees."""
 
 Place = tuple[int, float]
 """Streams and temperature."""
@@ -239,20 +239,20 @@ def _class(place: Place, rule: Rule) -> Hashable:
 def _acceptance(runs: Sequence[Run], rule: Rule) -> _Fit:
     import numpy as np
 
-    used = [run for run in runs if run.acceptance is not None]
+    used = [(run, run.acceptance) for run in runs if run.acceptance is not None]
     index: dict[tuple[str, Hashable], int] = {}
     blocks: dict[tuple[Place, int], int] = {}
-    for run in used:
+    for run, _ in used:
         index.setdefault((run.config, _class(run.place, rule)), len(index))
         blocks.setdefault((run.place, run.draw), len(blocks))
     if not used:
         return _Fit({}, [])
     design = np.zeros((len(used), len(index) + len(blocks)))
-    for row, run in enumerate(used):
+    for row, (run, _) in enumerate(used):
         design[row, index[run.config, _class(run.place, rule)]] = 1
         design[row, len(index) + blocks[run.place, run.draw]] = 1
-    values = np.log([run.acceptance for run in used])
-    weights = np.array([run.place[0] for run in used], dtype=float)
+    values = np.log([acceptance for _, acceptance in used])
+    weights = np.array([run.place[0] for run, _ in used], dtype=float)
     information = np.linalg.pinv(design.T @ (weights[:, None] * design))
     solution = information @ (design.T @ (weights * values))
     residual = values - design @ solution
