@@ -28,7 +28,7 @@ from prefect.states import Cancelled, Completed, Failed
 
 from nightsweep import wiring
 from nightsweep.errors import BoxBusy, SweepPaused
-from nightsweep.plan.model import BootTask, Cell, EngineConfig
+from nightsweep.plan.model import BootTask, Cell, EngineConfig, Schedule
 from nightsweep.plan.nights import night_end
 from nightsweep.ports import Progress
 from nightsweep.service.prefect_api import PrefectApi
@@ -145,13 +145,21 @@ def bring_production_back(flow: Any, flow_run: Any, state: Any) -> None:
     on_crashed=[bring_production_back],
     on_failure=[bring_production_back],
 )
-def sweep(file_text: str, name: str = "sweep", base: str | None = None) -> State[Any]:
+def sweep(
+    file_text: str,
+    name: str = "sweep",
+    base: str | None = None,
+    until: str | None = None,
+    begin_by: str | None = None,
+) -> State[Any]:
     """Run a sweep file, or go on with it.
 
     Args:
         file_text: The sweep file itself; it holds no secret, only the names of variables that do.
         name: What the run is called in Prefect.
         base: Directory that a relative path of a prompt file is taken from.
+        until: The moment by which production must serve again, or "never"; None takes the file's own `schedule.until`.
+        begin_by: A run that comes to its turn later than this moment is skipped.
     """
     logger = get_run_logger()
     _quiet_libraries()
@@ -159,8 +167,9 @@ def sweep(file_text: str, name: str = "sweep", base: str | None = None) -> State
         _end_with_runner()
     plan, prompts = wiring.load_plan(file_text, source=name, base=Path(base) if base else None)
     chosen = wiring.settings()
-    start = this_run.scheduled_start_time or datetime.now(UTC)
-    limits = Limits(until=night_end(plan.schedule, start=start), lifts_pause=False)
+    limits = Limits(until=_end_of(until, plan.schedule), lifts_pause=False)
+    if begin_by is not None and datetime.now(UTC) >= datetime.fromisoformat(begin_by):
+        return Cancelled(name="Skipped", message=f"it was to begin by {begin_by}, and its turn came later")
     if this_deployment.id is not None and _deployment_is_paused(chosen.box):
         return Cancelled(name="Skipped", message="the deployment is paused in Prefect: resume it there, and run again")
     with wiring.open_store(chosen) as store, wiring.open_tools(chosen, store, prompts) as tools:
@@ -172,9 +181,17 @@ def sweep(file_text: str, name: str = "sweep", base: str | None = None) -> State
         try:
             steps = PrefectSteps(logger, note_run=note_run)
             outcome = run_sweep(plan, tools, file_text=file_text, steps=steps, limits=limits)
-        except (BoxBusy, SweepPaused) as taken:
-            return Cancelled(name="Skipped", message=str(taken))
+        except BoxBusy as taken:
+            return Cancelled(name="Busy", message=str(taken))
+        except SweepPaused as paused:
+            return Cancelled(name="Skipped", message=str(paused))
     return _state_of(outcome)
+
+
+def _end_of(until: str | None, schedule: Schedule | None) -> datetime | None:
+    if until is None:
+        return night_end(schedule, start=this_run.scheduled_start_time or datetime.now(UTC))
+    return None if until == "never" else datetime.fromisoformat(until)
 
 
 def _state_of(outcome: Outcome) -> State[Any]:

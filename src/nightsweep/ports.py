@@ -414,6 +414,9 @@ class Probe(Protocol):
 
 # --- Store -------------------------------------------------------------------------------------------------------
 
+INTERRUPTED = "interrupted: "
+"""How the note of a partial sweep begins that a signal ended: it is for whoever started it to go on with it."""
+
 
 @dataclass(frozen=True)
 class Lease:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nightsweep.store.embedded import EmbeddedPostgres
     from nightsweep.store.postgres import PostgresStore
     from nightsweep.store.queries import Queries
+    from nightsweep.store.schedules import Schedules
     from nightsweep.store.spool import Spool
     from nightsweep.sweep.tools import Tools
 
@@ -138,6 +139,17 @@ def open_queries(chosen: Settings) -> Iterator[Queries]:
 
     with open_database(chosen) as engine:
         yield Queries(engine)
+
+
+@contextlib.contextmanager
+def open_schedules(chosen: Settings) -> Iterator[Schedules]:
+    """Yield the schedules of this machine's store; an embedded server that ends meanwhile is started again."""
+    from nightsweep.store.schedules import Schedules
+    from nightsweep.sweep.signals import signals_deferred
+
+    revive = cluster(chosen).ensure if chosen.database_url is None else None
+    with open_database(chosen) as engine:
+        yield Schedules(engine, patience=Seconds(5.0), revive=revive, shelter=signals_deferred)
 
 
 # --- engines and hosts -------------------------------------------------------------------------------------------

@@ -103,6 +103,32 @@ class Ending:
     fruitful: bool = False
 
 
+@dataclass(frozen=True)
+class Carried:
+    """The sweep that a Prefect run carries out, as our database has it.
+
+    Attributes:
+        live: Somebody who is not known to be dead holds it.
+        fruitful: Something was stored since it was last taken up.
+    """
+
+    sweep_id: int
+    state: str
+    note: str | None
+    ended: datetime | None
+    live: bool
+    fruitful: bool
+
+
+@dataclass(frozen=True)
+class NightEvent:
+    """What is told about a change of a night."""
+
+    kind: str
+    message: str
+    level: str = "info"
+
+
 def newest_start(row: Scheduled, *, now: datetime) -> datetime | None:
     """Return the last start that has come and is owed, by cron or by hand; None when there was none."""
     by_cron = last_start(row.when, at=now)

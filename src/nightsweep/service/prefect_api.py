@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import httpx
@@ -23,6 +24,7 @@ class FlowRun:
     state_type: str | None
     state_name: str | None
     message: str | None
+    since: datetime | None = None  # when it came to this state
 
     @property
     def ended(self) -> bool:
@@ -46,14 +48,43 @@ class PrefectApi:
         answer = self._request("GET", f"/deployments/name/{FLOW_NAME}/{name}", missing_is_none=True)
         return answer is not None and bool(answer.get("paused"))
 
-    def start(self, deployment_id: str, parameters: Mapping[str, Any], *, tags: tuple[str, ...] = ()) -> FlowRun:
-        """Ask for a run of the deployment, now."""
-        body = {"parameters": dict(parameters), "tags": list(tags), "state": {"type": "SCHEDULED"}}
+    def start(
+        self,
+        deployment_id: str,
+        parameters: Mapping[str, Any],
+        *,
+        tags: tuple[str, ...] = (),
+        key: str | None = None,
+    ) -> FlowRun:
+        """Ask for a run of the deployment, now.
+
+        Args:
+            key: Asked for again under the same key, the run that was made the first time is returned, whatever its state.
+        """
+        body: dict[str, Any] = {"parameters": dict(parameters), "tags": list(tags), "state": {"type": "SCHEDULED"}}
+        if key is not None:
+            body["idempotency_key"] = key
         return _run(self._request("POST", f"/deployments/{deployment_id}/create_flow_run", json=body))
 
     def flow_run(self, run_id: str) -> FlowRun:
         """Return a run."""
         return _run(self._request("GET", f"/flow_runs/{run_id}"))
+
+    def find_run(self, run_id: str) -> FlowRun | None:
+        """Return a run; None when the server knows of none."""
+        answer = self._request("GET", f"/flow_runs/{run_id}", missing_is_none=True)
+        return None if answer is None else _run(answer)
+
+    def run_of_key(self, key: str) -> FlowRun | None:
+        """Return the run that was asked for under a key; None when there is none."""
+        body = {"flow_runs": {"idempotency_key": {"any_": [key]}}, "limit": 1}
+        found = self._request("POST", "/flow_runs/filter", json=body)
+        return _run(found[0]) if found else None
+
+    def lay(self, run_id: str, *, message: str) -> None:
+        """Say of a run whose process is gone that it crashed: nobody else would, and it would be `Running` for ever."""
+        state = {"type": "CRASHED", "name": "Crashed", "message": message}
+        self._request("POST", f"/flow_runs/{run_id}/set_state", json={"state": state, "force": True})
 
     def cancel(self, run_id: str) -> None:
         """Ask the runner to end a run; its cleanup still happens."""
@@ -87,4 +118,5 @@ def _run(answer: Mapping[str, Any]) -> FlowRun:
         state_type=state.get("type"),
         state_name=state.get("name"),
         message=state.get("message"),
+        since=datetime.fromisoformat(state["timestamp"]) if state.get("timestamp") else None,
     )

@@ -28,7 +28,7 @@ from nightsweep.measurement.values import WindowResult
 from nightsweep.plan.estimate import prefill_seconds, single_batch_seconds, window_seconds
 from nightsweep.plan.model import CONTROL_ROUND, BootTask, Repeat, SweepPlan
 from nightsweep.plan.remaining import prefill_key, remaining, slots, window_key
-from nightsweep.ports import BoxFacts, Progress, Stored
+from nightsweep.ports import INTERRUPTED, BoxFacts, Progress, Stored
 from nightsweep.sweep.boot import Running, booted
 from nightsweep.sweep.guard import Guard
 from nightsweep.sweep.launch import environment
@@ -373,13 +373,13 @@ def _release_after(run: _Run, error: BaseException) -> None:
     if isinstance(error, LeaseLost):
         return
     if isinstance(error, KeyboardInterrupt | Terminated):
-        state, note = "partial", f"interrupted: {str(error) or 'Ctrl-C'}"
+        state, note = "partial", f"{INTERRUPTED}{str(error) or 'Ctrl-C'}"
     elif isinstance(error, HostError | StoreError | SweepError):
         state, note = "failed", str(error)
     elif isinstance(error, Exception):
         state, note = "failed", f"{type(error).__name__}: {error}"
     else:  # a scheduler's own way to end us
-        state, note = "partial", f"interrupted: {type(error).__name__}"
+        state, note = "partial", f"{INTERRUPTED}{type(error).__name__}"
     with contextlib.suppress(SweepError), signals_deferred():
         run.tools.store.event("sweep_broken_off", note, level="error", sweep_id=run.sweep_id)
         run.tools.store.release(run.keeper.lease, state=state, note=note)

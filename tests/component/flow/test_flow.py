@@ -98,7 +98,7 @@ def test_our_cancel_ends_a_flow_as_cancelled(service: Served) -> None:
     assert engines_of(service.home) == []
 
 
-def test_a_box_that_is_taken_skips_the_flow_and_says_who_has_it(service: Served) -> None:
+def test_a_box_that_is_taken_ends_the_flow_as_busy_and_says_who_has_it(service: Served) -> None:
     text = a_file(PLAIN, name="skipped")
     plan, prompts = wiring.load_plan(text, source="test")
     with (
@@ -112,5 +112,5 @@ def test_a_box_that_is_taken_skips_the_flow_and_says_who_has_it(service: Served)
             ended = service.ended(service.start(text, name="skipped"))
         finally:
             store.release(lease, state="cancelled", note="test")
-    assert (ended.state_type, ended.state_name) == ("CANCELLED", "Skipped")
+    assert (ended.state_type, ended.state_name) == ("CANCELLED", "Busy")
     assert "is taken by" in (ended.message or "")
