@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from nightsweep.probe.client import make_client, make_load_client, ssl_context
+from nightsweep.probe.client import make_client, make_direct_client, ssl_context
 from nightsweep.probe.wire import RECORDER
 from nightsweep.units import Seconds
 
@@ -59,7 +59,7 @@ def talk(*answers: list[bytes | float], requests: int = 1, close: bool = False) 
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
         outcomes: list[Any] = []
         records = []
-        async with server, make_load_client(url, timeout=Seconds(2.0), now=time.monotonic) as client:
+        async with server, make_direct_client(url, timeout=Seconds(2.0), now=time.monotonic) as client:
             for _ in range(requests):
                 record = Record()
                 records.append(record)
@@ -140,7 +140,7 @@ def test_what_is_not_http_is_an_error() -> None:
 
 def test_a_refused_connection_is_a_connect_error() -> None:
     async def main() -> Any:
-        async with make_load_client("http://127.0.0.1:9", timeout=Seconds(1.0), now=time.monotonic) as client:
+        async with make_direct_client("http://127.0.0.1:9", timeout=Seconds(1.0), now=time.monotonic) as client:
             return await _one(client, "http://127.0.0.1:9/v1", Record())
 
     assert isinstance(run(main), httpx.ConnectError)
@@ -169,7 +169,7 @@ def test_a_request_is_written_at_once_and_without_delay() -> None:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
         async with (
             server,
-            make_load_client(url, timeout=Seconds(2.0), now=time.monotonic) as client,
+            make_direct_client(url, timeout=Seconds(2.0), now=time.monotonic) as client,
             client.stream("POST", url, content=b"hello", extensions={RECORDER: Record()}) as response,
         ):
             [connection] = client._transport._open  # type: ignore[attr-defined]
@@ -189,7 +189,7 @@ def test_no_part_of_a_request_has_less_time_than_the_whole() -> None:
     async def main() -> list[httpx.Timeout]:
         found = []
         for http2 in (False, True):
-            client = make_load_client("http://e", timeout=Seconds(900.0), now=time.monotonic, http2=http2)
+            client = make_direct_client("http://e", timeout=Seconds(900.0), now=time.monotonic, http2=http2)
             control = make_client("http://e", timeout=Seconds(900.0))
             found += [control.timeout, client.timeout] if http2 else [control.timeout]
             await client.aclose()
@@ -214,7 +214,7 @@ def test_a_request_that_is_given_up_before_its_answer_leaves_no_error_behind() -
 
         server = await asyncio.start_server(hold, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-        async with make_load_client(url, timeout=Seconds(5.0), now=time.monotonic) as client:
+        async with make_direct_client(url, timeout=Seconds(5.0), now=time.monotonic) as client:
             task = asyncio.create_task(client.post(url, content=b"hello", extensions={RECORDER: Record()}))
             await asyncio.sleep(0.02)
             task.cancel()
@@ -225,3 +225,21 @@ def test_a_request_that_is_given_up_before_its_answer_leaves_no_error_behind() -
     asyncio.run(main())
     gc.collect()
     assert complaints == []
+
+
+def test_an_answer_that_no_recorder_takes_is_in_the_response() -> None:
+    async def main() -> tuple[str, str]:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            for _ in range(2):
+                await reader.readuntil(b"\r\n\r\n")
+                await _play([STREAM, b"3\r\nabc\r\n", 0.02, b"4\r\ndefg\r\n0\r\n\r\n"], writer)
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        async with server, make_direct_client(url, timeout=Seconds(2.0), now=time.monotonic) as client:
+            direct = await client.direct(httpx.Request("GET", url))
+            await direct.aread()
+            return (await client.get(url)).text, direct.text
+
+    assert run(main) == ("abcdefg", "abcdefg")

@@ -8,25 +8,25 @@ import httpx
 
 from nightsweep.ports import Clock, Target
 from nightsweep.probe.bodies import headers_of
+from nightsweep.probe.client import DirectClient
 from nightsweep.probe.stream import RequestLog, stream_once
 
 
 async def stream_alone(
-    client: httpx.AsyncClient, target: Target, path: str, *, body: bytes, clock: Clock, gone: asyncio.Event
+    client: DirectClient, target: Target, path: str, *, body: bytes, clock: Clock, gone: asyncio.Event
 ) -> RequestLog:
     """Send one request through the target's load URL and return what came, at its end or when the engine is gone.
 
     Args:
-        client: From `make_load_client`.
         gone: Set from outside when the engine is no longer alive.
     """
     log = RequestLog(stream=0, prompt_index=0)
     request = asyncio.create_task(
         stream_once(
             client,
-            target.load_url + path,
+            httpx.URL(target.load_url + path),
             body=body,
-            headers=headers_of(target),
+            headers=httpx.Headers(headers_of(target)),
             log=log,
             clock=clock,
             timeout=target.request_timeout,

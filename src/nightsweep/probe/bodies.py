@@ -7,6 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nightsweep import __version__
 from nightsweep.plan.model import SamplingSpec
 from nightsweep.ports import Secret, Target
 
@@ -20,7 +21,12 @@ def path_of(api: str) -> str:
 
 def headers_of(target: Target) -> dict[str, str]:
     """Return headers of a request to the model; the stream must not be compressed, or its chunks would be buffered."""
-    headers = {"content-type": "application/json", "accept-encoding": "identity"}
+    headers = {
+        "accept": "*/*",
+        "accept-encoding": "identity",
+        "content-type": "application/json",
+        "user-agent": f"nightsweep/{__version__}",
+    }
     if target.api_key:
         headers |= authorization(target.api_key)
     return headers

@@ -6,11 +6,10 @@ import asyncio
 import contextlib
 from dataclasses import dataclass
 
-import httpx
-
 from nightsweep.errors import MetricsUnreadable
 from nightsweep.measurement.values import Reading
 from nightsweep.ports import Clock, Target
+from nightsweep.probe.client import DirectClient
 from nightsweep.probe.readings import fetch_reading
 from nightsweep.units import Seconds
 
@@ -18,6 +17,8 @@ POLL = 0.05
 SLOWEST_POLL = 0.5
 STILL = 2.0
 """SGLang's gauges can keep their last value for half a minute when idle: counters that stand still for so long decide."""
+
+LOOKED_AT = frozenset({"running", "waiting", "generation_tokens"})
 
 LAZY_GAUGES = frozenset({"sglang"})
 
@@ -45,7 +46,7 @@ class _Stillness:
         return reading.at - self.since
 
 
-async def drained(client: httpx.AsyncClient, target: Target, *, clock: Clock, timeout: Seconds) -> bool:
+async def drained(client: DirectClient, target: Target, *, clock: Clock, timeout: Seconds) -> bool:
     """Wait until the engine reports nothing running or waiting; False when it does not within `timeout`.
 
     A page that cannot be read is not idleness. Where gauges lag (SGLang), a token counter that stands still counts
@@ -56,7 +57,7 @@ async def drained(client: httpx.AsyncClient, target: Target, *, clock: Clock, ti
     pause, still = POLL, _Stillness()
     while True:
         with contextlib.suppress(MetricsUnreadable):
-            reading = await fetch_reading(client, target, clock=clock)
+            reading = await fetch_reading(client, target, clock=clock, only=LOOKED_AT)
             lasts = still.lasts(reading)
             if idle(reading) or (lazy and lasts >= STILL):
                 return True

@@ -15,11 +15,11 @@ from nightsweep.plan.model import SamplingSpec
 from nightsweep.ports import Clock, Reached, Secret, SingleBatchRequest, Target, WindowRequest
 from nightsweep.probe.background import ALIVE_POLL, Background
 from nightsweep.probe.bodies import authorization, headers_of, path_of, prompt_fields
-from nightsweep.probe.client import make_client, make_load_client
+from nightsweep.probe.client import DirectClient, make_client, make_direct_client
 from nightsweep.probe.draining import drained
 from nightsweep.probe.load import Load, UsageModes
 from nightsweep.probe.prefill import PrefillRun
-from nightsweep.probe.readings import READ_TIMEOUT, fetch_reading
+from nightsweep.probe.readings import fetch_reading
 from nightsweep.probe.single_batch import SingleBatchRun
 from nightsweep.probe.window import Patience, WindowRun
 from nightsweep.units import Seconds, Tokens
@@ -33,8 +33,8 @@ PATIENCE = Patience()
 class Clients:
     """The two ways to the engine: counters and questions straight to it, load where the target says."""
 
-    control: httpx.AsyncClient
-    load: httpx.AsyncClient
+    control: DirectClient
+    load: DirectClient
 
 
 class HttpProbe:
@@ -139,10 +139,10 @@ class HttpProbe:
     def read(self, target: Target) -> Reading:
         """Return one reading of the target's counters (raises MetricsUnreadable)."""
 
-        async def ask(client: httpx.AsyncClient) -> Reading:
-            return await fetch_reading(client, target, clock=self._clock)
+        async def ask(clients: Clients, _: asyncio.Event) -> Reading:
+            return await fetch_reading(clients.control, target, clock=self._clock)
 
-        return self._with_client(ask, target.base_url, timeout=READ_TIMEOUT)
+        return self._with_load(ask, target)
 
     def warm_up(self, target: Target, request: WindowRequest, *, alive: Callable[[], bool]) -> None:
         """Run an uncounted load until every stream has had some tokens, or `request.window` is over; then let it drain."""
@@ -227,10 +227,10 @@ class HttpProbe:
     def drain(self, target: Target, *, timeout: Seconds) -> bool:
         """Wait until the engine reports nothing running or waiting; False when it does not within `timeout`."""
 
-        async def ask(client: httpx.AsyncClient) -> bool:
-            return await drained(client, target, clock=self._clock, timeout=timeout)
+        async def ask(clients: Clients, _: asyncio.Event) -> bool:
+            return await drained(clients.control, target, clock=self._clock, timeout=timeout)
 
-        return self._with_client(ask, target.base_url, timeout=timeout)
+        return self._with_load(ask, target)
 
     def _window_run(self, clients: Clients, target: Target, request: WindowRequest, gone: asyncio.Event) -> WindowRun:
         return WindowRun(
@@ -263,13 +263,13 @@ class HttpProbe:
         measure: Callable[[Clients, asyncio.Event], Coroutine[Any, Any, T]],
         target: Target,
         *,
-        alive: Callable[[], bool],
+        alive: Callable[[], bool] | None = None,
     ) -> T:
         async def run(gone: asyncio.Event) -> T:
             timeout, now = target.request_timeout, self._clock.monotonic
             async with (
-                make_client(target.base_url, timeout=timeout, ca=target.ca) as control,
-                make_load_client(target.load_url, timeout=timeout, now=now, ca=target.ca, http2=target.http2) as load,
+                make_direct_client(target.base_url, timeout=timeout, now=now, ca=target.ca) as control,
+                make_direct_client(target.load_url, timeout=timeout, now=now, ca=target.ca, http2=target.http2) as load,
             ):
                 return await measure(Clients(control=control, load=load), gone)
 

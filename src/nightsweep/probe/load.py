@@ -11,6 +11,7 @@ import httpx
 from nightsweep.measurement.values import RequestTiming
 from nightsweep.ports import Clock, Target, WindowRequest
 from nightsweep.probe.bodies import PromptOrder, headers_of, path_of, sampling_of, streaming_body
+from nightsweep.probe.client import DirectClient
 from nightsweep.probe.repetition import LOOKED_AT
 from nightsweep.probe.stream import RequestLog, stream_once, timing_of
 
@@ -41,13 +42,15 @@ class Load:
     """
 
     def __init__(
-        self, client: httpx.AsyncClient, target: Target, request: WindowRequest, *, clock: Clock, usage: UsageModes
+        self, client: DirectClient, target: Target, request: WindowRequest, *, clock: Clock, usage: UsageModes
     ) -> None:
         self._client = client
         self._target = target
         self._request = request
         self._clock = clock
         self._usage = usage
+        self._url = httpx.URL(target.load_url + path_of(target.api))
+        self._headers = httpx.Headers(headers_of(target))
         self._order = PromptOrder(len(request.prompts), seed=request.order_seed, first=request.first_prompt)
         self._sent = 0
         self._waiting_for = set(range(request.concurrency))
@@ -148,9 +151,9 @@ class Load:
         )
         await stream_once(
             self._client,
-            self._target.load_url + path_of(self._target.api),
+            self._url,
             body=body,
-            headers=headers_of(self._target),
+            headers=self._headers,
             log=log,
             clock=self._clock,
             timeout=self._target.request_timeout,

@@ -16,6 +16,7 @@ from nightsweep.plan.model import SamplingSpec
 from nightsweep.ports import Clock, Target, WindowRequest
 from nightsweep.probe.alone import stream_alone
 from nightsweep.probe.bodies import headers_of, path_of, sampling_of, streaming_body, words_of
+from nightsweep.probe.client import DirectClient
 from nightsweep.probe.draining import drained
 from nightsweep.probe.load import Load, UsageModes
 from nightsweep.probe.readings import fetch_reading, settled_reading
@@ -38,8 +39,8 @@ class PrefillRun:
         load: Streams that decode meanwhile, and for how long alone before; None is an idle engine.
     """
 
-    client: httpx.AsyncClient
-    load_client: httpx.AsyncClient
+    client: DirectClient
+    load_client: DirectClient
     target: Target
     tokens: Tokens
     salt: str
@@ -146,14 +147,12 @@ class PrefillRun:
     async def _tokenized(self, text: str) -> list[int] | None:
         body = {"model": self.target.model, "prompt": text, "add_special_tokens": False}
         try:
-            response = await self.client.post(
-                f"{self.target.base_url}/tokenize",
-                json=body,
-                headers=headers_of(self.target),
-                timeout=TOKENIZE_TIMEOUT,
-            )
+            async with asyncio.timeout(TOKENIZE_TIMEOUT):
+                response = await self.client.post(
+                    f"{self.target.base_url}/tokenize", json=body, headers=headers_of(self.target)
+                )
             answer: Any = response.json() if response.status_code == 200 else None
-        except (httpx.HTTPError, ValueError):
+        except (httpx.HTTPError, ValueError, TimeoutError):
             return None
         ids = answer.get("tokens") if isinstance(answer, dict) else None
         return list(ids) if isinstance(ids, list) and all(isinstance(i, int) for i in ids) else None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from nightsweep.probe.sse import data_lines
+TEXT = re.compile(rb'"(?:content|reasoning|reasoning_content|text)":\s*"((?:[^"\\]|\\.)*)"')
+"""Text in an event, as JSON escapes it: for how often it repeats itself that is as good, and costs a fifth of reading JSON."""
 
 LOOKED_AT = 8
 """Requests of a window whose text is looked at."""
@@ -15,27 +16,13 @@ SHORTEST = 600
 """Characters: of longer texts the beginning is taken, shorter ones say nothing."""
 
 
-def repetition(stamps: Sequence[float], chunks: Sequence[bytes]) -> float | None:
+def repetition(chunks: Sequence[bytes]) -> float | None:
     """Return the size of the text when compressed, as a share of its size; None for a text that is too short.
 
     Prose and code give 0.2 to 0.5, a short block over and over 0.02.
+
+    Args:
+        chunks: The reads of a stream.
     """
-    text = ""
-    for _, line in data_lines(stamps, chunks):
-        text += "".join(_texts(line))
-        if len(text) >= LONGEST:
-            break
-    data = text[:LONGEST].encode("utf-8", errors="replace")
-    return len(zlib.compress(data, 9)) / len(data) if len(text) >= SHORTEST else None
-
-
-def _texts(line: bytes) -> Iterable[str]:
-    try:
-        event = json.loads(line)
-    except ValueError:
-        return
-    for choice in (event.get("choices") or ()) if isinstance(event, dict) else ():
-        delta = choice.get("delta") or {}
-        for told in (choice.get("text"), *(delta.get(key) for key in ("content", "reasoning", "reasoning_content"))):
-            if isinstance(told, str):
-                yield told
+    data = b"".join(TEXT.findall(b"".join(chunks)))[:LONGEST]
+    return len(zlib.compress(data, 9)) / len(data) if len(data) >= SHORTEST else None

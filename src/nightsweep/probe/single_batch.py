@@ -14,12 +14,11 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
-import httpx
-
 from nightsweep.measurement.values import RawWindow, RequestTiming
 from nightsweep.ports import Clock, SingleBatchRequest, Target
 from nightsweep.probe.alone import stream_alone
 from nightsweep.probe.bodies import path_of, sampling_of, streaming_body
+from nightsweep.probe.client import DirectClient
 from nightsweep.probe.draining import drained
 from nightsweep.probe.load import UsageModes
 from nightsweep.probe.readings import fetch_reading, settled_reading
@@ -35,8 +34,8 @@ RANGES = ((100, 8000), (100, 1000))
 class SingleBatchRun:
     """One run in the making. `gone` is set from outside when the engine is no longer alive."""
 
-    client: httpx.AsyncClient
-    load_client: httpx.AsyncClient
+    client: DirectClient
+    load_client: DirectClient
     target: Target
     request: SingleBatchRequest
     clock: Clock

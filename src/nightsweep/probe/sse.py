@@ -35,6 +35,7 @@ Inside generated text a quote is escaped, so text cannot imitate a key.
 """
 
 COUNT_KEY = b'"completion_tokens":'
+COUNT = re.compile(rb"\s*(\d+)")
 NO_CHOICES = re.compile(rb'"choices":\s*\[\s*\]')
 ERROR = re.compile(rb'^data:\s*\{\s*"error":\s*[{"]', re.MULTILINE)
 DONE = b"[DONE]"
@@ -114,7 +115,8 @@ def account(stamps: Sequence[float], chunks: Sequence[bytes]) -> Account:
             if OUTPUT.search(line):
                 uncounted_at.append(at)
             continue
-        count = _number(line, place + len(COUNT_KEY))
+        told = COUNT.match(line, place + len(COUNT_KEY))
+        count = int(told[1]) if told is not None else 0
         if count > last and NO_CHOICES.search(line) is None:
             counted_at.append(at)
             counts.append(count)
@@ -137,14 +139,6 @@ def account(stamps: Sequence[float], chunks: Sequence[bytes]) -> Account:
 
 def _merged(counted: list[float], uncounted: list[float]) -> list[float]:
     return sorted(counted + uncounted) if counted else uncounted
-
-
-def _number(line: bytes, start: int) -> int:
-    end = start
-    while end < len(line) and line[end] in b" 0123456789":
-        end += 1
-    digits = line[start:end].strip()
-    return int(digits) if digits.isdigit() else 0
 
 
 @dataclass(frozen=True)

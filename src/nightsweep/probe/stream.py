@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ import httpx
 
 from nightsweep.measurement.values import RequestTiming
 from nightsweep.ports import Clock
+from nightsweep.probe.client import DirectClient
 from nightsweep.probe.repetition import repetition
 from nightsweep.probe.sse import account, has_output, reports_error
 from nightsweep.probe.wire import RECORDER
@@ -59,11 +61,11 @@ class RequestLog:
 
 
 async def stream_once(
-    client: httpx.AsyncClient,
-    url: str,
+    client: DirectClient,
+    url: httpx.URL,
     *,
     body: bytes,
-    headers: dict[str, str],
+    headers: httpx.Headers,
     log: RequestLog,
     clock: Clock,
     timeout: Seconds,
@@ -71,15 +73,13 @@ async def stream_once(
     """Send one request and keep what comes, until its end. Failures go into the log; cancelling disconnects.
 
     Args:
-        client: From `make_load_client`.
+        url: Parsed once by the caller: it costs a tenth of a ms.
         timeout: For the whole request.
     """
     log.sent = clock.monotonic()
     try:
-        async with (
-            asyncio.timeout(float(timeout)),
-            client.stream("POST", url, content=body, headers=headers, extensions={RECORDER: log}) as response,
-        ):
+        request = httpx.Request("POST", url, content=body, headers=headers, extensions={RECORDER: log})
+        async with asyncio.timeout(float(timeout)), contextlib.aclosing(await client.direct(request)) as response:
             log.status = response.status_code
             async for _ in response.stream:  # type: ignore[union-attr]
                 pass
@@ -128,7 +128,7 @@ def timing_of(log: RequestLog, *, read: bool = False) -> RequestTiming:
         error=error,
         cancelled=log.cancelled,
         acceptance=None if log.cancelled else seen.acceptance,
-        repetition=repetition(log.stamps, log.chunks) if read else None,
+        repetition=repetition(log.chunks) if read else None,
     )
 
 

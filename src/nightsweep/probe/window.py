@@ -8,11 +8,10 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-import httpx
-
 from nightsweep.errors import MetricsUnreadable
 from nightsweep.measurement.values import OccupancySample, RawWindow, Reading
 from nightsweep.ports import Clock, Target, WindowRequest
+from nightsweep.probe.client import DirectClient
 from nightsweep.probe.draining import drained
 from nightsweep.probe.load import Load
 from nightsweep.probe.readings import fetch_reading, require_counter
@@ -23,6 +22,8 @@ FASTEST_SAMPLING = 0.25
 
 SAMPLES_ENOUGH = 40
 """Samples of a window at most: one a second in 40 s. More tell no more, and each costs engine and probe some milliseconds."""
+
+SAMPLED = frozenset({"running", "waiting"})
 
 RAMP_POLL = 0.05
 LONGER = 0.03
@@ -69,7 +70,7 @@ class WindowRun:
         gone: Set from outside when the engine is no longer alive.
     """
 
-    client: httpx.AsyncClient
+    client: DirectClient
     load: Load
     target: Target
     request: WindowRequest
@@ -170,7 +171,7 @@ class WindowRun:
         while self.clock.monotonic() + interval * 1.2 < until:
             await asyncio.sleep(interval)
             with contextlib.suppress(MetricsUnreadable):
-                reading = await fetch_reading(self.client, self.target, clock=self.clock)
+                reading = await fetch_reading(self.client, self.target, clock=self.clock, only=SAMPLED)
                 self.samples.append(
                     OccupancySample(reading.at, reading.values.get("running"), reading.values.get("waiting"))
                 )

@@ -20,7 +20,7 @@ import httptools
 import httpx
 
 RECORDER = "recorder"
-"""Name of the request extension that holds the `Recorder`."""
+"""Name of the request extension that holds the `Recorder`; without one the body is in the response, as ever."""
 
 
 class Recorder(Protocol):
@@ -31,7 +31,7 @@ class Recorder(Protocol):
 
 
 class RecordingTransport(httpx.AsyncBaseTransport):
-    """Sends requests and lets their recorders have the answers' bodies.
+    """Sends requests and lets their recorders have the answers' bodies. It waits as long as the caller does.
 
     Args:
         now: The probe's monotonic clock.
@@ -47,7 +47,8 @@ class RecordingTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send the request and return once the head of the answer is there; reading the stream waits for its end."""
-        recorder: Recorder = request.extensions[RECORDER]
+        whole = _Whole()
+        recorder: Recorder = request.extensions.get(RECORDER) or whole
         body = await request.aread()
         origin = _origin(request.url)
         connection = self._waiting(origin) or await self._connected(origin, request)
@@ -56,7 +57,8 @@ class RecordingTransport(httpx.AsyncBaseTransport):
         except BaseException:
             self._drop(connection)
             raise
-        return httpx.Response(status, headers=headers, stream=_Body(connection, lambda: self._back(origin, connection)))
+        stream = _Body(connection, whole.pieces, lambda: self._back(origin, connection))
+        return httpx.Response(status, headers=headers, stream=stream)
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -106,17 +108,29 @@ class RecordingTransport(httpx.AsyncBaseTransport):
         connection.abort()
 
 
-class _Body(httpx.AsyncByteStream):
-    """The rest of an answer: its bytes go to the recorder, so iterating yields nothing and ends with the answer."""
+class _Whole:
+    """The recorder of a request that brings none: it keeps the body for the response."""
 
-    def __init__(self, connection: _Connection, back: Callable[[], None]) -> None:
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+
+    def receive(self, at: float, data: bytes) -> None:
+        """Keep a piece."""
+        self.pieces.append(data)
+
+
+class _Body(httpx.AsyncByteStream):
+    """The rest of an answer, which ends with it. What a recorder has is not yielded once more."""
+
+    def __init__(self, connection: _Connection, pieces: list[bytes], back: Callable[[], None]) -> None:
         self._connection = connection
+        self._pieces = pieces
         self._back = back
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         await self._connection.ended()
-        return
-        yield b""  # what makes this a generator
+        for piece in self._pieces:
+            yield piece
 
     async def aclose(self) -> None:
         self._back()

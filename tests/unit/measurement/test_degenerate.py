@@ -20,7 +20,7 @@ from tests.unit.measurement.builders import a_request
 def streamed(text: str, *, key: str = "content") -> float | None:
     pieces = [text[at : at + 11] for at in range(0, len(text), 11)]
     chunks = [b"data: " + json.dumps({"choices": [{"delta": {key: piece}}]}).encode() + b"\n\n" for piece in pieces]
-    return repetition([0.1 * i for i in range(len(chunks))], chunks)
+    return repetition(chunks)
 
 
 @pytest.mark.parametrize("key", ["content", "reasoning", "reasoning_content"])

@@ -62,3 +62,9 @@ def test_a_missing_token_counter_is_a_mismatch_that_says_why() -> None:
         require_counter(a_reading(0.0), vllm_dialect("0.32.0"), "generation_tokens")
     bare = Dialect(engine="x", version="1", series={"generation_tokens": (Series("y"),)})
     require_counter(a_reading(0.0, generation_tokens=1.0), bare, "generation_tokens")
+
+
+def test_a_sample_reads_the_names_that_it_needs_and_no_others() -> None:
+    whole = canonical(PAGE, vllm_dialect("0.32.0"))
+    few = canonical(PAGE, vllm_dialect("0.32.0"), only={"running", "waiting", "generation_tokens"})
+    assert few == {name: whole[name] for name in ("running", "generation_tokens")}
