@@ -27,7 +27,7 @@ from prefect.runtime import flow_run as this_run
 from prefect.states import Cancelled, Completed, Failed
 
 from nightsweep import wiring
-from nightsweep.errors import BoxBusy, SweepPaused
+from nightsweep.errors import BoxBusy, SweepError, SweepPaused
 from nightsweep.plan.model import BootTask, Cell, EngineConfig, Schedule
 from nightsweep.plan.nights import night_end
 from nightsweep.ports import Progress
@@ -35,6 +35,7 @@ from nightsweep.service.prefect_api import PrefectApi
 from nightsweep.service.prefect_server import PrefectUnavailable
 from nightsweep.sweep.loop import run_sweep
 from nightsweep.sweep.tools import Limits, Outcome, StopWanted
+from nightsweep.tell import teller
 
 T = TypeVar("T")
 Call = Callable[[], None]
@@ -132,7 +133,24 @@ def bring_production_back(flow: Any, flow_run: Any, state: Any) -> None:
 
     Called by the Runner with these very names, after the run's process has ended.
     """
-    wiring.restore_production(wiring.settings(), say=logging.getLogger("nightsweep").warning)
+    from nightsweep.rescue import restore_production
+
+    restore_production(wiring.settings(), say=logging.getLogger("nightsweep").warning)
+
+
+def _reconcile() -> None:
+    """Bring back what a dead sweep took down, in a thread: production may take minutes, and the flow is served meanwhile.
+
+    A sweep that begins meanwhile takes over: it finds the intent open.
+    """
+    from nightsweep.rescue import restore_production
+
+    say = logging.getLogger("nightsweep").warning
+    try:
+        for result in restore_production(wiring.settings(), say=say):
+            say("%s %s: %s", result.container, "serves" if result.serving else "DOES NOT SERVE", result.detail)
+    except SweepError as error:
+        say("what is owed could not be looked at: %s", error)
 
 
 @flow(
@@ -180,7 +198,9 @@ def sweep(
 
         try:
             steps = PrefectSteps(logger, note_run=note_run)
-            outcome = run_sweep(plan, tools, file_text=file_text, steps=steps, limits=limits)
+            with teller(chosen).night(plan.name, by_hand=False) as ended:
+                outcome = run_sweep(plan, tools, file_text=file_text, steps=steps, limits=limits)
+                ended.append(outcome)
         except BoxBusy as taken:
             return Cancelled(name="Busy", message=str(taken))
         except SweepPaused as paused:
@@ -242,7 +262,7 @@ def main() -> None:
     from flows import sweep as module
 
     chosen = wiring.settings()
-    wiring.restore_production(chosen)
+    threading.Thread(target=_reconcile, name="brings-production-back", daemon=True).start()
     module.sweep.serve(
         name=chosen.box,
         limit=1,

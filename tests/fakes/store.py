@@ -462,6 +462,8 @@ class FakeStore:
                 intent.outcome, intent.closed = outcome, outcome in CLOSING_OUTCOMES
                 intent.closed_at = self._clock.now() if intent.closed else None
                 intent.checks = intent.checks if checks is None else dict(checks)
+                if intent.checks.get("started") is False:
+                    intent.restore_started_at = None
 
     def _intent(self, intent_id: int) -> FakeIntent:
         if intent_id not in self.intents:

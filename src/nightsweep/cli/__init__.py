@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "cancel": ("nightsweep.cli.cancel", "Ask a running sweep to stop after its current window, or at once."),
     "pause": ("nightsweep.cli.pause", "Pause a sweep until `resume`: no schedule starts it meanwhile."),
     "restore": ("nightsweep.cli.restore", "Bring production back by hand."),
+    "watchdog": ("nightsweep.cli.watchdog", "Bring production back when the service is dead past its time."),
     "serve": ("nightsweep.cli.serve", "Run the long-lived service: Prefect server, schedules, sweeps."),
     "cells": ("nightsweep.cli.cells", "List measured cells: mean, run count, range and conditions."),
     "boots": ("nightsweep.cli.boots", "List boots: cold start, weights, KV cache tokens, failures."),

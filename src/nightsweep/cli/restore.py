@@ -15,15 +15,18 @@ from nightsweep.cli import EXIT_FAILED
 def command(container: tuple[str, ...]) -> None:
     """Bring production back by hand: the named CONTAINERs, else every one that was taken down and is not back.
 
-    Works without Prefect, and without PostgreSQL when that is down. Exit code 1 when one does not serve.
+    Each is started, waited for, asked for one token, and compared with what was stopped. Engines that a dead sweep left
+    running are stopped first. Works without Prefect, and without PostgreSQL when that is down. Exit code 1 when one does not
+    serve.
 
     \b
     Example:
       nightsweep restore
       nightsweep restore vllm-qwen
     """
-    chosen = wiring.settings()
-    results = wiring.restore_production(chosen, container, say=lambda text: click.echo(text, err=True))
+    from nightsweep import rescue, wiring
+
+    results = rescue.restore_production(wiring.settings(), container, say=lambda text: click.echo(text, err=True))
     if not results:
         click.echo("nothing to restore: no production container is noted as taken down")
         return

@@ -59,7 +59,7 @@ class Helpers:
     """Who brings production back, and who is told.
 
     Attributes:
-        began: Called when it was found down and is about to be started.
+        began: Called when it was found down and has just been started.
         hurried: Whether whoever waits has been told to end: then it is waited for only `HURRIED` longer.
     """
 
@@ -133,8 +133,8 @@ def _start(record: Record, helpers: Helpers, patience: _Patience) -> bool:
             if found.running and not found.paused:
                 return False
             helpers.say(f"starting {record.name}")
-            helpers.began()
             helpers.host.start_foreign(record.name)
+            helpers.began()  # after it: a database that is away must not hold production up
             return True
         except DockerUnavailable as error:
             patience.wait(str(error))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +19,15 @@ class FileMirror:
 
     def write(self, container: str, facts: Mapping[str, Any]) -> None:
         """Note that the container was taken down."""
-        noted = dict(self.read())
-        noted[container] = dict(facts)
-        self._replace(noted)
+        with self._alone():
+            self._replace({**self.read(), container: dict(facts)})
 
     def clear(self, container: str) -> None:
         """Strike the container off: it serves again."""
-        noted = dict(self.read())
-        if noted.pop(container, None) is not None:
-            self._replace(noted)
+        if container not in self.read():
+            return
+        with self._alone():
+            self._replace({name: facts for name, facts in self.read().items() if name != container})
 
     def read(self) -> Mapping[str, Mapping[str, Any]]:
         """Return what was taken down and is not noted as back, by container name."""
@@ -37,8 +39,15 @@ class FileMirror:
             return {}
         return found if isinstance(found, dict) else {}
 
-    def _replace(self, noted: Mapping[str, Any]) -> None:
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep others out for a moment: a sweep, a service and a watchdog may write at once."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        with open(self._path.with_suffix(".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _replace(self, noted: Mapping[str, Any]) -> None:
         if not noted:
             self._path.unlink(missing_ok=True)
             return

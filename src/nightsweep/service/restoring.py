@@ -1,68 +1,48 @@
-"""Bringing production back outside a sweep: by hand, by a hook, at the service's start."""
+"""Bringing production back outside a sweep: by hand, by a hook, at the service's start, by the watchdog."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from nightsweep.errors import DockerUnavailable, HostError, ProductionNotRestored
-from nightsweep.ports import Clock, Host, Probe
+from nightsweep.errors import DockerUnavailable, HostError
+from nightsweep.ports import Host
+from nightsweep.production.record import Record, from_document
+from nightsweep.production.returning import Back, Helpers, bring_back
 from nightsweep.service.mirror import FileMirror
 from nightsweep.units import Seconds
 
-READY_TIMEOUT = Seconds(1200.0)
 LEFTOVER_GRACE = Seconds(5.0)
 
 
 @dataclass(frozen=True)
 class Restored:
-    """What became of one container that had been taken down."""
+    """What became of one container that had been taken down. `back` is the proof; None when it does not serve."""
 
     container: str
     serving: bool
     detail: str
+    back: Back | None = None
 
 
-def restore_containers(
-    names: tuple[str, ...],
-    *,
-    host: Host,
-    probe: Probe,
-    clock: Clock,
-    ready_timeout: Seconds = READY_TIMEOUT,
-    say: Callable[[str], None] = lambda text: None,
-) -> tuple[Restored, ...]:
-    """Start each container and wait until it answers on /health; never raises for one, so that all are tried."""
-    return tuple(
-        _restored(name, host=host, probe=probe, clock=clock, patience=ready_timeout, say=say) for name in names
-    )
+def restore_containers(records: Sequence[Record], helpers: Helpers) -> tuple[Restored, ...]:
+    """Bring each container back and prove it; never raises for one, so that all are tried."""
+    return tuple(_restored(record, helpers) for record in records)
 
 
-def _restored(
-    name: str, *, host: Host, probe: Probe, clock: Clock, patience: Seconds, say: Callable[[str], None]
-) -> Restored:
+def _restored(record: Record, helpers: Helpers) -> Restored:
     try:
-        say(f"starting {name}")
-        host.start_foreign(name)
-        port = next(iter(host.foreign(name).ports.values()), None)
-        if port is None:
-            return Restored(name, serving=True, detail="runs; no published port to ask")
-        say(f"waiting until {name} answers on port {port}")
-        _wait(name, port, host=host, probe=probe, clock=clock, patience=patience)
+        back = bring_back(record, helpers)
     except HostError as error:
-        return Restored(name, serving=False, detail=str(error))
-    return Restored(name, serving=True, detail=f"answers on port {port}")
+        return Restored(record.name, serving=False, detail=str(error))
+    return Restored(record.name, serving=True, detail=back.told, back=back)
 
 
-def _wait(name: str, port: int, *, host: Host, probe: Probe, clock: Clock, patience: Seconds) -> None:
-    started = clock.monotonic()
-    while not probe.healthy(f"http://127.0.0.1:{port}/health", timeout=Seconds(5.0)):
-        if clock.monotonic() - started > patience:
-            raise ProductionNotRestored(name=name, reason=f"port {port} does not answer after {patience:.0f} s")
-        if not host.foreign(name).running:
-            raise ProductionNotRestored(name=name, reason="it was started and has ended again")
-        clock.sleep(Seconds(0.5))
+def records_of(noted: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> tuple[Record, ...]:
+    """Return what is recorded of each container; of one that is not noted, its name."""
+    return tuple(from_document(name, noted.get(name, {})) for name in names)
 
 
 def noted(mirror: FileMirror) -> tuple[str, ...]:
@@ -72,20 +52,10 @@ def noted(mirror: FileMirror) -> tuple[str, ...]:
     return ()
 
 
-def orphaned(mirror: FileMirror, *, lives: Callable[[str | None], bool]) -> tuple[str, ...]:
-    """Return, of the containers that were taken down, those whose sweep is dead: a living one brings its own back.
-
-    Args:
-        lives: Says of a lease's owner whether it is a living process of this machine.
-    """
-    with contextlib.suppress(OSError):
-        return tuple(sorted(name for name, facts in mirror.read().items() if not lives(_owner(facts))))
-    return ()
-
-
-def _owner(facts: object) -> str | None:
-    found = facts.get("owner") if isinstance(facts, dict) else None
-    return found if isinstance(found, str) else None
+def owners(noted: Mapping[str, Mapping[str, Any]]) -> dict[str, str | None]:
+    """Return who took each noted container down; None where the file does not say."""
+    found = {name: facts.get("owner") if isinstance(facts, dict) else None for name, facts in noted.items()}
+    return {name: owner if isinstance(owner, str) else None for name, owner in found.items()}
 
 
 def stop_leftovers(

@@ -33,6 +33,15 @@ def lives_here(owner: str) -> bool:
     return owner.split(":")[0] == _host() and not owner_is_dead(owner)
 
 
+def is_stopped(owner: str) -> bool:
+    """Return whether the owner is a process of this machine that is there and does not run (SIGSTOP, a debugger)."""
+    if not lives_here(owner):
+        return False
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(int(owner.split(":")[1])).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+    return False
+
+
 def _host() -> str:
     """Return the host's name with a hash of what makes pids comparable: the boot and the process namespace."""
     marks = [str(uuid.getnode())]

@@ -24,6 +24,7 @@ from nightsweep.plan.model import IDLE_FOR, Production
 from nightsweep.ports import ForeignContainer, Host, Lease, Owed
 from nightsweep.production.door import door_of
 from nightsweep.production.idle import Idleness, until_idle
+from nightsweep.production.news import news_of
 from nightsweep.production.record import Record, document, from_document, recorded
 from nightsweep.production.returning import Back, Helpers, bring_back
 from nightsweep.sweep.signals import signals_held
@@ -246,12 +247,8 @@ class Guard:
                 self._tools.mirror.clear(back.name)
         with contextlib.suppress(StoreError):  # production serves; the next sweep on this box closes the intent
             self._close(back.name, outcome="restored", back=back)
-            if back.differences:
-                said = f"{back.name} is not what was stopped: {'; '.join(back.differences)}"
-                self._event("production_differs", said, level="warning")
-            if back.unchecked:
-                self._event("production_unchecked", f"{back.name}: {'; '.join(back.unchecked)}", level="warning")
-            self._event("production_restored", f"{back.name} serves again: {back.told}")
+            for news in news_of(back):
+                self._event(news.kind, news.message, level=news.level)
 
     def _close(self, name: str, *, outcome: str, back: Back | None = None) -> None:
         for owed in self._tools.store.owed(self._lease.box_id):

@@ -6,8 +6,10 @@ from pathlib import Path
 
 from nightsweep.errors import DockerUnavailable, ProductionNotRestored
 from nightsweep.ports import EngineHandle, Launch
+from nightsweep.production.record import Record
+from nightsweep.production.returning import Helpers
 from nightsweep.service.mirror import FileMirror
-from nightsweep.service.restoring import noted, orphaned, restore_containers, stop_leftovers
+from nightsweep.service.restoring import noted, owners, records_of, restore_containers, stop_leftovers
 from nightsweep.units import Seconds
 from tests.fakes.clock import FakeClock
 from tests.fakes.host import FakeHost
@@ -21,29 +23,35 @@ def a_host(*names: str) -> FakeHost:
     return host
 
 
+def helpers(host: FakeHost, probe: FakeProbe | None = None) -> Helpers:
+    return Helpers(host=host, probe=probe or FakeProbe(clock=host.clock), clock=host.clock)
+
+
 def test_all_are_tried_although_one_does_not_come_back() -> None:
     host = a_host("a", "b")
     host.foreign_faults["a"] = ProductionNotRestored(name="a", reason="no such image")
-    results = restore_containers(("a", "b", "c"), host=host, probe=FakeProbe(clock=host.clock), clock=host.clock)
+    results = restore_containers(records_of({}, ("a", "b", "c")), helpers(host))
     assert [(result.container, result.serving) for result in results] == [("a", False), ("b", True), ("c", False)]
     assert "no such image" in results[0].detail
+    assert "was removed" in results[2].detail
 
 
 def test_a_container_that_runs_and_does_not_answer_does_not_serve() -> None:
     host = a_host("a")
     probe = FakeProbe(clock=host.clock, healthy_when=lambda: False)
-    (result,) = restore_containers(("a",), host=host, probe=probe, clock=host.clock, ready_timeout=Seconds(20.0))
+    (result,) = restore_containers((Record("a", ready_timeout=Seconds(20.0)),), helpers(host, probe))
     assert not result.serving
-    assert "does not answer after 20 s" in result.detail
+    assert "answers nothing, 20 s after its start" in result.detail
 
 
-def test_what_a_living_sweep_took_down_is_not_orphaned(tmp_path: Path) -> None:
+def test_who_took_a_container_down_is_read_from_the_file_whatever_is_in_it(tmp_path: Path) -> None:
     mirror = FileMirror(tmp_path / "production.json")
-    mirror.write("dead's", {"owner": "dead"})
-    mirror.write("living's", {"owner": "living"})
-    mirror.write("nobody's", {})
-    assert orphaned(mirror, lives=lambda owner: owner == "living") == ("dead's", "nobody's")
-    assert noted(mirror) == ("dead's", "living's", "nobody's")
+    mirror.write("a", {"owner": "x", "ready_timeout": 90.0, "restore_by": "2026-11-30T07:00:00+00:00"})
+    mirror.write("b", {})
+    assert owners({**mirror.read(), "odd": "text"}) == {"a": "x", "b": None, "odd": None}  # type: ignore[dict-item]
+    assert noted(mirror) == ("a", "b")
+    (record,) = records_of(mirror.read(), ("a",))
+    assert (record.ready_timeout, str(record.restore_by)) == (90.0, "2026-11-30 07:00:00+00:00")
 
 
 def test_leftover_engines_are_stopped_and_a_host_that_is_away_is_no_obstacle() -> None:

@@ -1,0 +1,105 @@
+"""`nightsweep watchdog`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nightsweep.cli import EXIT_FAILED
+
+if TYPE_CHECKING:
+    from nightsweep.service.restoring import Restored
+    from nightsweep.settings import Settings
+    from nightsweep.units import Seconds
+
+
+def _duration(ctx: click.Context, param: click.Parameter, value: Any) -> Seconds:
+    from nightsweep.plan.mistakes import Refused
+    from nightsweep.plan.quantities import duration
+
+    try:
+        read: Seconds = duration(zero=True)(value)
+        return read
+    except Refused as refused:
+        raise click.BadParameter(f"{value!r} is not {refused.allowed}") from None
+
+
+@click.command(name="watchdog")
+@click.option("--once", is_flag=True, help="Look once and end: for a timer.")
+@click.option("--every", default="60s", callback=_duration, help="Time between two looks.", show_default=True)
+@click.option(
+    "--grace",
+    default="2m",
+    callback=_duration,
+    show_default=True,
+    help="How long after a sweep's `until` production of a dead sweep is brought back.",
+)
+@click.option(
+    "--hung-after",
+    default="10m",
+    callback=_duration,
+    show_default=True,
+    help="How long after its `until` a living sweep that has not begun to end counts as hung.",
+)
+def command(once: bool, every: Seconds, grace: Seconds, hung_after: Seconds) -> None:
+    """Bring production back when its sweep is dead or hung and its time is over.
+
+    Looks at the file beside the database, and at the database when it answers. Works with PostgreSQL and Prefect dead. A sweep
+    that is before its `until` is never disturbed. Exit code 1 with --once when production does not serve.
+
+    \b
+    Example:
+      nightsweep watchdog --once
+      nightsweep watchdog --every 30s
+    """
+    from nightsweep import wiring
+    from nightsweep.service.watchdog import Rules
+    from nightsweep.sweep.signals import Terminated, raise_on_sigterm
+
+    raise_on_sigterm()
+    rules = Rules(grace=grace, hung_after=hung_after)
+    try:
+        if once:
+            results = _look(wiring.settings(), rules, say=lambda text: click.echo(text, err=True))
+            if not all(result.serving for result in results):
+                sys.exit(EXIT_FAILED)
+            return
+        _watch(wiring.settings(), rules, every=every)
+    except (KeyboardInterrupt, Terminated):
+        click.echo("stopped")
+
+
+def _look(chosen: Settings, rules: Any, *, say: Any) -> tuple[Restored, ...]:
+    from nightsweep import rescue
+
+    results = rescue.watch(chosen, rules, say=say)
+    for result in results:
+        word = "serves" if result.serving else "DOES NOT SERVE"
+        click.echo(f"{result.container} {word}: {result.detail}")
+    return results
+
+
+def _watch(chosen: Settings, rules: Any, *, every: Seconds) -> None:
+    """Look for ever; what is said twice in a row is said once."""
+    import time
+
+    from nightsweep.errors import SweepError
+
+    click.echo(f"watching every {every:g} s")
+    before: list[str] = []
+    while True:
+        said: list[str] = []
+
+        def say(text: str, said: list[str] = said, before: list[str] = before) -> None:
+            said.append(text)
+            if text not in before:
+                click.echo(text, err=True)
+
+        try:
+            _look(chosen, rules, say=say)
+        except SweepError as error:
+            say(str(error))
+        before = said
+        time.sleep(every)

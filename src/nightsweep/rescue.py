@@ -1,0 +1,240 @@
+"""Bringing production back from outside a sweep, with the real world picked as in `wiring`.
+
+Needs Docker alone. Prefect is not asked. The database is, when it answers: for intents that the file beside it does not know,
+and to close them; one that is away hears of it at the next sweep.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+from nightsweep import wiring
+from nightsweep.errors import HostError, SweepError
+from nightsweep.production.news import news_of
+from nightsweep.production.record import Record
+from nightsweep.production.returning import Helpers
+from nightsweep.service import restoring
+from nightsweep.service.restoring import Restored
+from nightsweep.service.watchdog import Owing, Rules, judge
+from nightsweep.settings import Settings
+from nightsweep.store.owner import is_stopped
+
+if TYPE_CHECKING:
+    from nightsweep.ports import Host
+    from nightsweep.service.mirror import FileMirror
+    from nightsweep.store.debts import Debt, Debts
+
+Say = Callable[[str], None]
+
+
+def restore_production(
+    chosen: Settings, names: tuple[str, ...] = (), *, say: Say = lambda text: None
+) -> tuple[Restored, ...]:
+    """Bring back what was taken down: the named containers, else every one whose sweep is dead.
+
+    What a sweep that lives has taken down is left to it, unless it is named. Engines that dead sweeps left running are
+    stopped first: production needs their memory.
+    """
+    with scene(chosen, say=say) as here:
+        owners = here.owners()
+        dead = tuple(sorted(name for name, owner in owners.items() if not wiring.lives_here(owner)))
+        if not names and len(dead) < len(owners):
+            say("a sweep that runs now has production down, and brings it back itself: `nightsweep cancel` ends it")
+        if not any(wiring.lives_here(holder) for holder in here.holders):
+            restoring.stop_leftovers(here.hosts(), lives=wiring.lives_here, say=say)
+        return here.restore(names or dead)
+
+
+def watch(chosen: Settings, rules: Rules, *, say: Say) -> tuple[Restored, ...]:
+    """Bring back what is overdue and whose sweep is dead or hung; engines of such sweeps are stopped first.
+
+    A sweep that is not yet due is never disturbed, nor is one whose engine runs now.
+    """
+    with scene(chosen, say=say) as here:
+        now = wiring.SystemClock().now()
+        owing = here.owing()
+        verdicts = [judge(one, rules, now=now) for one in owing]
+        for verdict in verdicts:
+            say(f"{verdict.name} is down: {verdict.why}")
+        overdue = [verdict.name for verdict in verdicts if verdict.restore]
+        if not overdue:
+            return ()
+        owners = here.owners()
+        hung = {owners[verdict.name] for verdict in verdicts if verdict.hung}
+
+        def working(holder: str) -> bool:
+            return wiring.lives_here(holder) and holder not in hung
+
+        busy = here.engine_of(working)
+        if busy is not None:
+            say(f"engine {busy} of a sweep that lives runs now: that sweep brings production back at its end")
+            return ()
+        restoring.stop_leftovers(here.hosts(), lives=working, say=say)
+        return here.restore(overdue)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a rescue works with.
+
+    Attributes:
+        owed: What the database says is owed on this machine; empty when it does not answer.
+        holders: Who holds a running sweep by the database, and whether the lease has run out.
+        debts: Where intents are closed; None when the database does not answer.
+    """
+
+    mirror: FileMirror
+    host: Callable[[str], Host]
+    helpers: Helpers
+    say: Say
+    debts: Debts | None = None
+    owed: tuple[Debt, ...] = ()
+    holders: Mapping[str, bool] = field(default_factory=dict)
+
+    def hosts(self) -> tuple[Host, ...]:
+        """Return the hosts that engines of ours may run on."""
+        return self.host("process"), self.host("docker")
+
+    def owners(self) -> dict[str, str | None]:
+        """Return who took each container down that is not known to be back."""
+        by_database = {debt.container: debt.owner for debt in self.owed}
+        return by_database | restoring.owners(self.mirror.read())
+
+    def owing(self) -> tuple[Owing, ...]:
+        """Return what is down, with all that tells of its sweep."""
+        noted, owners = self.mirror.read(), self.owners()
+        over = {debt.container: self.holders.get(debt.owner or "", debt.lease_over) for debt in self.owed}
+        found = []
+        for record in self.records(sorted(owners)):
+            owner = owners[record.name]
+            began = noted.get(record.name, {}).get("restore_started_at")
+            found.append(
+                Owing(
+                    name=record.name,
+                    restore_by=record.restore_by,
+                    ready_timeout=record.ready_timeout,
+                    alive=_alive(owner),
+                    stopped=owner is not None and is_stopped(owner),
+                    lease_over=over.get(record.name),
+                    began=None if began is None else datetime.fromisoformat(str(began)),
+                )
+            )
+        return tuple(found)
+
+    def engine_of(self, working: Callable[[str], bool]) -> str | None:
+        """Return an engine of ours that runs for a holder who works; None when there is none."""
+        for host in self.hosts():
+            with contextlib.suppress(HostError):
+                for handle in host.owned():
+                    if working(str(handle.facts.get("holder"))) and host.state(handle).running:
+                        return handle.boot_key
+        return None
+
+    def records(self, names: Sequence[str]) -> tuple[Record, ...]:
+        """Return what is recorded of containers, in the file or in the database."""
+        known = {debt.container: debt.record for debt in self.owed} | dict(self.mirror.read())
+        return restoring.records_of(known, names)
+
+    def restore(self, names: Sequence[str]) -> tuple[Restored, ...]:
+        """Bring containers back, one after the other, and have file and database know it."""
+        results, before = [], self.owners()
+        for record in self.records(names):
+            debts = [debt for debt in self.owed if debt.container == record.name]
+            began = replace(self.helpers, began=partial(self._began, debts))
+            (result,) = restoring.restore_containers((record,), began)
+            if self._taken_again(record.name, before=before.get(record.name)):
+                result = replace(
+                    result, detail="a sweep that runs now has taken it down again, and brings it back itself"
+                )
+            else:
+                self._settle(result, debts)
+            results.append(result)
+        return tuple(results)
+
+    def _taken_again(self, name: str, *, before: str | None) -> bool:
+        now = restoring.owners(self.mirror.read()).get(name)
+        return now is not None and now != before and wiring.lives_here(now)
+
+    def _began(self, owed: Sequence[Debt]) -> None:
+        if self.debts is not None:
+            with contextlib.suppress(SweepError):
+                for debt in owed:
+                    self.debts.mark_started(debt)
+
+    def _settle(self, result: Restored, owed: Sequence[Debt]) -> None:
+        if result.serving:
+            with contextlib.suppress(OSError):  # whoever reads it finds production serving, and clears it
+                self.mirror.clear(result.container)
+        if self.debts is None:
+            self.say("the database does not answer: it hears of this at the next sweep")
+            return
+        back = result.back
+        news = [("production_not_restored", "error", result.detail)]
+        if back is not None:
+            news = [(one.kind, one.level, one.message) for one in news_of(back)]
+        outcome = "restored" if result.serving else result.detail
+        try:
+            for debt in owed:
+                self.debts.settle(debt, outcome=outcome, checks=None if back is None else back.checks, news=news)
+        except SweepError as error:
+            self.say(f"the database could not be told: {error}")
+
+
+@contextlib.contextmanager
+def scene(chosen: Settings, *, say: Say) -> Iterator[Scene]:
+    """Yield what a rescue works with."""
+    from nightsweep.probe.http_probe import HttpProbe
+
+    clock = wiring.SystemClock()
+    with HttpProbe(clock=clock) as probe, wiring.hosts(chosen) as choose, _debts(chosen) as debts:
+        helpers = Helpers(host=choose("docker"), probe=probe, clock=clock, say=say)
+        here = Scene(mirror=wiring.production_mirror(chosen), host=choose, helpers=helpers, say=say)
+        if debts is not None:
+            with contextlib.suppress(SweepError):
+                owed = tuple(debt for debt in debts.open() if _is_here(here, debt))
+                here = replace(here, debts=debts, owed=owed, holders=debts.holders())
+        yield here
+
+
+def _alive(owner: str | None) -> bool | None:
+    """Return whether a holder lives; None when that cannot be told from here. Nobody is as good as dead."""
+    if owner is None or wiring.is_dead(owner):
+        return False
+    return True if wiring.lives_here(owner) else None
+
+
+def _is_here(here: Scene, debt: Debt) -> bool:
+    """Whether a debt is of this machine: one database may hold those of several."""
+    noted = here.mirror.read().get(debt.container)
+    if noted is not None:
+        return noted.get("box_id") == debt.box_id
+    try:
+        return here.host("docker").foreign(debt.container_id).id == debt.container_id
+    except HostError:
+        return False
+
+
+@contextlib.contextmanager
+def _debts(chosen: Settings) -> Iterator[Debts | None]:
+    """Yield what the database says is owed; None when it does not answer. An embedded one that is down stays down."""
+    if chosen.database_url is None and not wiring.cluster(chosen).alive():
+        yield None
+        return
+    from nightsweep.store.debts import Debts
+    from nightsweep.store.migrate import upgrade
+    from nightsweep.store.postgres import connect
+
+    engine = connect(chosen.database_url or wiring.cluster(chosen).url(wiring.DATABASE))
+    try:
+        ready = False
+        with contextlib.suppress(SweepError):
+            upgrade(engine)
+            ready = True
+        yield Debts(engine) if ready else None
+    finally:
+        engine.dispose()
