@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from benchmarks import cost, disturbance, overhead, parse_log, startup, truth
+from benchmarks import cost, disturbance, nights, overhead, parse_log, startup, truth
 from benchmarks.common import RESULTS, Section, machine, table, write
 
 
@@ -24,6 +24,7 @@ def _planning() -> Sequence[Section]:
 PARTS: tuple[tuple[str, Callable[[], Sequence[Section]]], ...] = (
     ("startup", lambda: (startup.measure(),)),
     ("plan_10k", _planning),
+    ("simulated nights", nights.measure),
     ("parse_log", lambda: (parse_log.measure(),)),
     ("overhead and memory", overhead.measure),
     ("cost of watching", cost.measure),

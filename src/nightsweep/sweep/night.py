@@ -75,6 +75,16 @@ class Night:
             note = f"the next {what} takes {seconds:.0f} s and does not fit any more: {max(left, 0.0):.0f} s are left"
             raise StopWanted("partial", f"{note}; {self._end_said()}")
 
+    def begin(self, tasks: Sequence[BootTask], *, sweep_id: int) -> None:
+        """Say when the night ends for us, before production is taken down.
+
+        Raises:
+            StopWanted: Nothing fits into it.
+        """
+        self.next_boot(tasks)
+        if self.drop_at is not None:
+            self.tools.store.event("night_reckoned", self._end_said(), sweep_id=sweep_id)
+
     def next_boot(self, tasks: Sequence[BootTask]) -> int:
         """Return which of the boots, in their order, is made next: the first that still fits.
 
