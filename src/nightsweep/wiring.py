@@ -286,9 +286,10 @@ def open_tools(chosen: Settings, store: PostgresStore, prompts: tuple[Any, ...])
     """Yield the real world for a sweep."""
     from nightsweep.host.boxstate import BoxStateSampler
     from nightsweep.probe.http_probe import HttpProbe
+    from nightsweep.sweep.steady import SteadyClock
     from nightsweep.sweep.tools import Tools
 
-    clock = SystemClock()
+    clock = SteadyClock(SystemClock())
     with hosts(chosen) as choose, HttpProbe(clock=clock) as probe:
         yield Tools(
             store=store,
@@ -306,6 +307,7 @@ def open_tools(chosen: Settings, store: PostgresStore, prompts: tuple[Any, ...])
             lives=lives_here,
             lease_ttl=Seconds(chosen.lease_ttl),
             box_sampler=BoxStateSampler(clock),
+            clock_news=clock.news,
         )
 
 

@@ -31,3 +31,8 @@ class FakeClock:
         """Let time pass."""
         with self._lock:
             self._passed += seconds
+
+    def step(self, seconds: float) -> None:
+        """Set the wall clock, as a person or a time server does; the monotonic clock goes on."""
+        with self._lock:
+            self._start += timedelta(seconds=seconds)

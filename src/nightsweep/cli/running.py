@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +12,7 @@ import click
 
 from nightsweep import wiring
 from nightsweep.cli import EXIT_FAILED, EXIT_WORK_LEFT
-from nightsweep.errors import SweepError
+from nightsweep.errors import StoreError, SweepError
 
 if TYPE_CHECKING:
     from nightsweep.ports import Progress
@@ -55,7 +56,7 @@ def stopped(chosen: Settings, view: ProgressView, interrupt: BaseException, *, a
     if last is not None and last.windows_done:
         from nightsweep.analysis.values import Filters
 
-        with wiring.open_queries(chosen) as queries:
+        with contextlib.suppress(StoreError), wiring.open_queries(chosen) as queries:  # its end may be why we stop
             simulated = any(row.simulated for row in queries.sweeps(limit=50) if row.sweep_id == last.sweep_id)
             filters = Filters(sweep=last.sweep_id, with_flagged="yes")
             print_result(queries, filters, simulated=simulated, as_json=as_json)

@@ -159,12 +159,18 @@ class SpooledStore(PostgresStore):
         return known or self._do.persist(lambda: self._delivery.deliver(write, late=True))
 
     def _spooled(self, write: Write) -> Path | None:
+        first = not self.spool.waiting()
         try:
             path = self.spool.keep(write)
         except OSError as error:
-            log.error("cannot spool %s in %s: %s", write.method, self.spool.folder, error)
+            log.error(
+                "PostgreSQL is away, and %s cannot take a file (%s): what is in hand waits here",
+                self.spool.folder,
+                error,
+            )
             return None
-        log.warning("PostgreSQL is away: %s lies in %s until it answers", write.method, path)
+        if first:
+            log.warning("PostgreSQL is away: results lie in %s until it answers", self.spool.folder)
         return path
 
     def _delivered(self, path: Path) -> None:

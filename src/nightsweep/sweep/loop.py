@@ -35,9 +35,11 @@ from nightsweep.sweep.launch import environment
 from nightsweep.sweep.lease import Held, held
 from nightsweep.sweep.measure import Measuring, api_key, measure_repeat, warm_up
 from nightsweep.sweep.night import Night
+from nightsweep.sweep.patience import database_waited_for
 from nightsweep.sweep.prefilling import measure_prefill
 from nightsweep.sweep.signals import Terminated, one_interrupt, signals_deferred
 from nightsweep.sweep.single import measure_single_batch
+from nightsweep.sweep.steady import tell_steps
 from nightsweep.sweep.tools import DropWanted, Limits, Outcome, Steps, StopWanted, Tools
 
 GLANCE = 1.0
@@ -82,6 +84,7 @@ class _Run:
             needs: Seconds that what comes next takes; the sweep stops when so many are not left.
         """
         self.keeper.check()
+        tell_steps(self.tools, sweep_id=self.sweep_id)
         wish = self._wish()
         if wish == "pause":
             raise StopWanted("paused", f"paused as asked: `nightsweep resume {self.sweep_id}` goes on with it")
@@ -193,7 +196,7 @@ def _night(run: _Run) -> tuple[str, str]:
                 run.night.next_boot(left)  # production is not taken down for a night in which nothing fits
                 until = run.night.limits.until
                 down = run.guard.down(run.plan.production, restore_by=until, check=run.check)
-                with down, run.night.measured_in():
+                with down, run.night.measured_in(), database_waited_for(run.tools, left=run.night.left()):
                     _until_nothing_is_left(run, left)
         except StopWanted as stop:
             ending = (stop.state, stop.note)

@@ -10,7 +10,7 @@ from nightsweep.units import MonotonicSeconds, Seconds
 
 NO_END = Seconds(1800.0)
 """Seconds that an outage is waited out in a sweep without an end: then production serves again, and the spool keeps the rest."""
-ENDING = Seconds(10.0)
+ENDING = Seconds(5.0)
 """The same while engine and production are put back: enough for a server that restarts, and no more."""
 
 

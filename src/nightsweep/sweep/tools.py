@@ -92,6 +92,7 @@ class Tools:
     poll: Seconds = Seconds(0.1)
     log_interval: Seconds = Seconds(1.0)
     box_sampler: BoxSampler | None = None
+    clock_news: Callable[[], tuple[str, ...]] = tuple  # what became of the wall clock since it was asked last
 
 
 @dataclass(frozen=True)
