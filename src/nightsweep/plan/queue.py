@@ -115,7 +115,6 @@ class Carried:
     sweep_id: int
     state: str
     note: str | None
-    ended: datetime | None
     live: bool
     fruitful: bool
 

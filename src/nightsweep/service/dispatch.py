@@ -150,6 +150,8 @@ class Dispatcher:
             self._wait(head, night, waits, now)
             return
         self._waits.pop(head.id, None)
+        if night.prefect_run is not None:
+            self._lay(night.prefect_run, now)
         begun = queue.asked(night)
         if self._move(head, begun, now):
             self._ask(replace(head, night=begun), begun, now)
@@ -239,7 +241,7 @@ class Dispatcher:
 
     def _ending_of(self, carried: Carried, run_id: str) -> Ending:
         """Return how a run ended, by what our database holds of its sweep."""
-        note = carried.note or carried.state
+        note = carried.note or ("its process is gone" if carried.state == "running" else carried.state)
         ending = Ending(queue.BROKEN, note, sweep_id=carried.sweep_id, fruitful=carried.fruitful)
         if carried.state in ("done", "cancelled"):
             return replace(ending, kind=carried.state)

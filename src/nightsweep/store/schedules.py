@@ -230,7 +230,6 @@ def _carried(connection: sa.Connection, prefect_run: str) -> Carried | None:
             sweeps.c.id,
             sweeps.c.state,
             sweeps.c.note,
-            sweeps.c.ended_at,
             sweeps.c.fence,
             sweeps.c.lease_owner,
             _OVER,
@@ -245,7 +244,6 @@ def _carried(connection: sa.Connection, prefect_run: str) -> Carried | None:
         sweep_id=row.id,
         state=row.state,
         note=row.note,
-        ended=row.ended_at,
         live=row.state == "running" and _live(row),
         fruitful=any(connection.scalar(sa.select(one)) for one in _stored_under(row.id, row.fence)),
     )
