@@ -46,6 +46,7 @@ def _serve(chosen: Settings, prefect_database: str | None) -> None:
     from nightsweep.service.stack import stack
     from nightsweep.sweep.signals import Terminated, ignore_interrupts
 
+    embedded = wiring.cluster(chosen) if chosen.database_url is None else None
     with stack(
         home=chosen.home,
         box=chosen.box,
@@ -53,10 +54,13 @@ def _serve(chosen: Settings, prefect_database: str | None) -> None:
         database_url=prefect_database,
         api_url=chosen.prefect_api_url,
         environ={**os.environ, "NIGHTSWEEP_HOME": str(chosen.home)},
+        say=lambda text: click.echo(text, err=True),
     ) as up:
         click.echo(f"serving box {chosen.box}; Prefect: {up.api.api_url.removesuffix('/api')}")
         try:
             while True:
+                if embedded is not None:
+                    embedded.ensure()  # Prefect's server is in it as well, and starts none
                 up.check()
                 time.sleep(CHECK)
         except (KeyboardInterrupt, Terminated):

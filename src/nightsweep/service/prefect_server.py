@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import httpx
+import psutil
 
 from nightsweep.errors import HostError
 from nightsweep.units import Seconds
@@ -59,11 +60,16 @@ def prefect_environment(*, home: Path, api_url: str, environ: Mapping[str, str])
     }
 
 
+def server_url(port: int) -> str:
+    """Return the API URL of a server of ours."""
+    return f"http://127.0.0.1:{port}/api"
+
+
 @contextlib.contextmanager
 def prefect_server(
     *, port: int, home: Path, database_url: str, environ: Mapping[str, str], log: Path, timeout: Seconds
-) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """Run Prefect's server for the block; yield its API URL once it answers, and its process.
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run Prefect's server for the block; yield its process once it answers.
 
     Args:
         database_url: Prefect's own database (asyncpg); never the one our tables are in.
@@ -71,7 +77,7 @@ def prefect_server(
     Raises:
         PrefectUnavailable: With the end of its log.
     """
-    url = f"http://127.0.0.1:{port}/api"
+    url = server_url(port)
     if not _free(port):
         raise PrefectUnavailable(
             url=url, reason=f"port {port} is taken: stop what listens there, or set NIGHTSWEEP_PREFECT_PORT"
@@ -81,7 +87,7 @@ def prefect_server(
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     with child(command, env=env, log=log) as process:
         _wait(process, url=url + "/health", log=log, timeout=timeout)
-        yield url, process
+        yield process
 
 
 @contextlib.contextmanager
@@ -145,9 +151,25 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=STOP_PATIENCE)
+    else:
+        _let_end(process.pid)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+def _let_end(group: int) -> None:
+    """Let what a child that ended by itself has left behind end as well: a flow notices, and brings production back."""
+    end = time.monotonic() + STOP_PATIENCE
+    while time.monotonic() < end and any(_lives_in(group, process) for process in psutil.process_iter()):
+        time.sleep(POLL)
+
+
+def _lives_in(group: int, process: psutil.Process) -> bool:
+    try:
+        return os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE
+    except (OSError, psutil.Error):
+        return False
 
 
 def _wait(process: subprocess.Popen[bytes], *, url: str, log: Path, timeout: Seconds) -> None:
