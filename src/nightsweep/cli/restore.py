@@ -6,7 +6,6 @@ import sys
 
 import click
 
-from nightsweep import wiring
 from nightsweep.cli import EXIT_FAILED
 
 

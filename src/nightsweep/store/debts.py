@@ -68,8 +68,22 @@ class Debts:
             self._event(debt.sweep_id, uuid.uuid4(), kind=kind, level=level, message=message)
 
     def _event(self, sweep_id: int, key: uuid.UUID, *, kind: str, level: str, message: str) -> None:
-        said = {"kind": kind, "level": level, "message": message, "boot_id": None, "data": {}, "at": self._clock.now()}
-        self._do.run(lambda c: catalog.add_event(c, key, sweep_id=sweep_id, **said))
+        at = self._clock.now()
+
+        def add(connection: sa.Connection) -> None:
+            catalog.add_event(
+                connection,
+                key,
+                kind=kind,
+                message=message,
+                level=level,
+                sweep_id=sweep_id,
+                boot_id=None,
+                data={},
+                at=at,
+            )
+
+        self._do.run(add)
 
 
 def _open(connection: sa.Connection) -> tuple[Debt, ...]:
