@@ -17,8 +17,10 @@ from nightsweep.store.columns import born, column, document, identity, maybe, on
 from nightsweep.store.columns import metadata as metadata
 from nightsweep.store.schema_nights import production_intents as production_intents
 from nightsweep.store.schema_nights import schedules as schedules
+from nightsweep.store.schema_reused import reused_prefills as reused_prefills
+from nightsweep.store.schema_reused import reused_windows as reused_windows
 
-HEAD = "0007"
+HEAD = "0008"
 """The newest migration: what `migrate` brings a database to."""
 
 LIVE_STATES = ("starting", "ready")
