@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from nightsweep.analysis.values import BootRow, Event, Filters, PrefillRow, SweepRow, WindowRow
+from nightsweep.analysis.values import BootRow, Event, Filters, PrefillRow, ProductionRow, SweepRow, WindowRow
 from nightsweep.engine.values import LogLine
 from nightsweep.errors import NotFound
 from nightsweep.plan.model import SweepPlan
@@ -22,6 +22,7 @@ class FakeQueries:
     boot_rows: Sequence[BootRow] = ()
     sweep_rows: Sequence[SweepRow] = ()
     event_rows: Sequence[Event] = ()
+    production_rows: Sequence[ProductionRow] = ()
     logs: dict[int, Sequence[LogLine]] = field(default_factory=dict)
     plans: dict[int, SweepPlan] = field(default_factory=dict)
     seen: list[Filters] = field(default_factory=list)
@@ -65,6 +66,9 @@ class FakeQueries:
             (row for row in self.event_rows if row.sweep_id == sweep_id), key=lambda row: row.at, reverse=True
         )
         return newest[:limit]
+
+    def productions(self, sweep_id: int) -> list[ProductionRow]:
+        return list(self.production_rows)
 
     def boot_log(self, boot_id: int) -> Sequence[LogLine]:
         if boot_id not in self.logs:

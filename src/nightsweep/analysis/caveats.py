@@ -142,16 +142,11 @@ def _single_runs(cells: Sequence[CellSummary]) -> Iterator[str]:
 
 def _open_leads(cells: Sequence[CellSummary]) -> Iterator[str]:
     """Where the highest mean is not told apart from the next one by the ranges of their runs."""
-    columns: defaultdict[tuple[int, Decimal, str], list[CellSummary]] = defaultdict(list)
-    for cell in cells:
-        if cell.decode_rate is not None and not cell.not_applied:
-            columns[(cell.concurrency, cell.temperature, cell.box)].append(cell)
     open_leads = []
-    for (concurrency, temperature, _), measured in columns.items():
-        pair = _top_two(measured)
-        if pair is not None and _overlap(*pair):
-            at = f"{text.plural(concurrency, 'stream')}, T={text.temperature(temperature)}"
-            open_leads.append(f"{at} ({pair[0].config} and {pair[1].config})")
+    for first, second in leads(cells):
+        if second is not None and overlap(first, second):
+            at = f"{text.plural(first.concurrency, 'stream')}, T={text.temperature(first.temperature)}"
+            open_leads.append(f"{at} ({first.config} and {second.config})")
     if open_leads:
         yield (
             "Which config is ahead is open, because the runs of the two highest means overlap or one of them is "
@@ -159,13 +154,25 @@ def _open_leads(cells: Sequence[CellSummary]) -> Iterator[str]:
         )
 
 
-def _top_two(cells: Sequence[CellSummary]) -> tuple[CellSummary, CellSummary] | None:
-    ranked = sorted(cells, key=lambda cell: -(cell.decode_rate.mean if cell.decode_rate else 0.0))
-    others = [cell for cell in ranked if cell.config_fingerprint != ranked[0].config_fingerprint]
-    return (ranked[0], others[0]) if others else None
+def leads(cells: Sequence[CellSummary]) -> tuple[tuple[CellSummary, CellSummary | None], ...]:
+    """Return, for each concurrency, temperature and box, the cell of the highest mean and that of the next config.
+
+    A cell of a config that was not applied as asked takes no part.
+    """
+    columns: defaultdict[tuple[int, Decimal, str], list[CellSummary]] = defaultdict(list)
+    for cell in cells:
+        if cell.decode_rate is not None and not cell.not_applied:
+            columns[(cell.concurrency, cell.temperature, cell.box)].append(cell)
+    found = []
+    for measured in columns.values():
+        ranked = sorted(measured, key=lambda cell: -(cell.decode_rate.mean if cell.decode_rate else 0.0))
+        others = [cell for cell in ranked if cell.config_fingerprint != ranked[0].config_fingerprint]
+        found.append((ranked[0], others[0] if others else None))
+    return tuple(found)
 
 
-def _overlap(first: CellSummary, second: CellSummary) -> bool:
+def overlap(first: CellSummary, second: CellSummary) -> bool:
+    """Return whether the runs do not tell the two apart: their ranges overlap, or one of them is a single run."""
     a, b = first.decode_rate, second.decode_rate
     return a is not None and b is not None and (a.n == 1 or b.n == 1 or b.maximum >= a.minimum)
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from nightsweep.analysis import text
+from nightsweep.analysis.blocks import Block, Bullets, Heading, Lines, Paragraph
 from nightsweep.analysis.tables import Row, Table
 
 _SPECIAL = re.compile(r"([\\`*|<>\[\]])")
@@ -14,6 +15,32 @@ _SPECIAL = re.compile(r"([\\`*|<>\[\]])")
 def escape(value: str) -> str:
     """Return text that Markdown shows as it is: config names and log lines come from outside."""
     return _SPECIAL.sub(r"\\\1", text.printable(value))
+
+
+def document(blocks: Sequence[Block]) -> str:
+    """Return the blocks as one text."""
+    return "\n\n".join(_block(block) for block in blocks) + "\n"
+
+
+def _block(block: Block) -> str:
+    if isinstance(block, Heading):
+        return f"{'#' * block.level} {escape(block.text)}"
+    if isinstance(block, Paragraph):
+        return f"**{prose(block.text)}**" if block.loud else prose(block.text)
+    if isinstance(block, Bullets):
+        loud = block.loud or ("\0",)  # no item begins with it
+        return bullets(f"**{prose(item)}**" if item.startswith(loud) else prose(item) for item in block.items)
+    return code(block.lines) if isinstance(block, Lines) else table(block)
+
+
+def prose(value: str) -> str:
+    """Return text as `escape` does, with what stands between two backticks as code."""
+    parts = text.printable(value).split("`")
+    if len(parts) % 2 == 0:
+        return escape(value)
+    return "".join(
+        inline_code(part) if place % 2 and part else _SPECIAL.sub(r"\\\1", part) for place, part in enumerate(parts)
+    )
 
 
 def table(content: Table) -> str:

@@ -75,8 +75,12 @@ class Table:
         return self.title if said else f"{self.title} [{text.SIMULATED}]"
 
 
-def cells_table(summaries: Sequence[CellSummary], *, title: str, client_side: bool = False) -> Table:
+def cells_table(
+    summaries: Sequence[CellSummary], *, title: str, client_side: bool = False, with_boots: bool = False
+) -> Table:
     """Return the table of cells, one group per config; with TTFT and TPOT when `client_side`.
+
+    The number of boots stands in it when there are several of any cell, or `with_boots`.
 
     Units:
         tokens / second for rates; milliseconds for times.
@@ -84,7 +88,7 @@ def cells_table(summaries: Sequence[CellSummary], *, title: str, client_side: bo
     digits = _CellDigits.of(summaries)
     names = names_apart((cell.config, cell.config_fingerprint) for cell in summaries)
     apart = _needs_conditions(summaries)
-    boots = any(cell.decode_rate is not None and cell.decode_rate.boots > 1 for cell in summaries)
+    boots = with_boots or any(cell.decode_rate is not None and cell.decode_rate.boots > 1 for cell in summaries)
     columns = [
         Column("streams"),
         Column("T"),

@@ -285,6 +285,26 @@ class PrefillSummary:
 
 
 @dataclass(frozen=True)
+class ProductionRow:
+    """A production container that was taken down for a sweep.
+
+    Attributes:
+        opened: When the intent was committed, before anything was touched.
+        outcome: "restored", "abandoned", or why it does not serve; None while nobody has tried yet.
+        checks: What was checked when it came back.
+    """
+
+    container: str
+    opened: datetime
+    stopped: datetime | None
+    restore_by: datetime | None
+    restore_started: datetime | None
+    closed: datetime | None
+    outcome: str | None
+    checks: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Event:
     """Something that happened."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from nightsweep.analysis.doctor import SpoolFacts
-from nightsweep.analysis.values import BootRow, Event, Filters, PrefillRow, SweepRow, WindowRow
+from nightsweep.analysis.values import BootRow, Event, Filters, PrefillRow, ProductionRow, SweepRow, WindowRow
 from nightsweep.engine.values import LogLine
 from nightsweep.errors import NotFound
 from nightsweep.plan.model import SweepPlan
@@ -44,6 +44,9 @@ class Queries(Protocol):
 
     def events(self, sweep_id: int, *, limit: int) -> Sequence[Event]:
         """Return the newest events of a sweep."""
+
+    def productions(self, sweep_id: int) -> Sequence[ProductionRow]:
+        """Return the production containers that were taken down for a sweep."""
 
     def boot_log(self, boot_id: int) -> Sequence[LogLine]:
         """Return the whole log of a boot, in order."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from nightsweep.analysis.report import report_markdown
 from nightsweep.analysis.values import Filters
 from nightsweep.cli.reading import access, find_sweep
 from nightsweep.plan.model import SINGLE_BATCH
+from nightsweep.service.telling import replace_file
 
 
 @click.command("report")
@@ -48,19 +47,8 @@ def command(ctx: click.Context, *, sweep: str, output: Path | None) -> None:
     if output is None:
         click.echo(report, nl=False)
     else:
-        _replace(output, report)
+        try:
+            replace_file(output, report)
+        except OSError as error:
+            raise click.FileError(str(output), hint=error.strerror or str(error)) from error
         click.echo(f"wrote {output}", err=True)
-
-
-def _replace(path: Path, content: str) -> None:
-    """Write the file whole or not at all."""
-    try:
-        handle, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(content)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-        os.replace(name, path)
-    except OSError as error:
-        raise click.FileError(str(path), hint=error.strerror or str(error)) from error

@@ -76,9 +76,12 @@ def run_here(
 ) -> tuple[Outcome, bool]:
     """Run the sweep in this process; return how it ended and whether a simulator was measured."""
     from nightsweep.sweep.loop import run_sweep
+    from nightsweep.tell import log_events, teller
 
+    log_events()
     plan, prompts = wiring.load_plan(file_text, source=source, base=base)
     with (
+        teller(chosen).night(plan.name, by_hand=True) as ended,
         view,
         wiring.open_store(chosen) as store,
         wiring.open_tools(chosen, store, prompts) as tools,
@@ -88,6 +91,7 @@ def run_here(
         outcome = run_sweep(
             plan, tools, file_text=file_text, steps=view.steps(), limits=limits_of(plan.schedule, until)
         )
+        ended.append(outcome)
     return outcome, plan.simulated
 
 

@@ -25,6 +25,7 @@ from nightsweep.ports import (
     Stored,
 )
 from nightsweep.store import boots, catalog, history, intents, leases, measured, stored
+from nightsweep.store.eventlog import log_event
 from nightsweep.store.session import MachineTime, Outage, Patient, Waiting, connect
 from nightsweep.units import MonotonicSeconds, Seconds
 
@@ -198,6 +199,8 @@ class PostgresStore:
         at: datetime | None = None,
     ) -> None:
         """See `ports.Store`. `key` and `at` are of an event that happened earlier: told twice it is one."""
+        if key is None:
+            log_event(kind, message, level=level, sweep_id=sweep_id, boot_id=boot_id, data=data or {})
         key, at = key or uuid.uuid4(), at or self._clock.now()
         self._do.run(
             lambda c: catalog.add_event(

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from nightsweep.analysis.values import BootRow, Event, Filters, PrefillRow, SweepRow, WindowRow
+from nightsweep.analysis.values import BootRow, Event, Filters, PrefillRow, ProductionRow, SweepRow, WindowRow
 from nightsweep.engine.values import LogLine
 from nightsweep.errors import NotFound, StoreUnavailable
 from nightsweep.measurement.boxstate import BoxSample
@@ -20,7 +20,16 @@ from nightsweep.plan.model import SweepPlan
 from nightsweep.store import rows, statements
 from nightsweep.store.boxes import samples_of
 from nightsweep.store.codec import read_load, unpack, unpack_lines
-from nightsweep.store.schema import boot_logs, boots, events, readings, request_timings, sweeps, windows
+from nightsweep.store.schema import (
+    boot_logs,
+    boots,
+    events,
+    production_intents,
+    readings,
+    request_timings,
+    sweeps,
+    windows,
+)
 from nightsweep.store.session import AWAY, first_line
 from nightsweep.units import MonotonicSeconds, Seconds
 
@@ -78,6 +87,12 @@ class Queries:
         if sweep_id is not None:
             wanted = wanted.where(events.c.sweep_id == sweep_id)
         return self._all(wanted, rows.event)
+
+    def productions(self, sweep_id: int) -> list[ProductionRow]:
+        """Return what a sweep took down last, oldest first, and how it came back."""
+        table = production_intents
+        wanted = sa.select(table).where(table.c.sweep_id == sweep_id).order_by(table.c.opened_at)
+        return self._all(wanted, rows.production_row)
 
     # --- one thing, whole
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nightsweep.analysis.values import BootRow, Event, PrefillRow, SweepRow, WindowRow
+from nightsweep.analysis.values import BootRow, Event, PrefillRow, ProductionRow, SweepRow, WindowRow
 
 
 def window_row(row: Any) -> WindowRow:
@@ -144,4 +144,18 @@ def event(row: Any) -> Event:
     """Return an event."""
     return Event(
         at=row.at, level=row.level, kind=row.kind, message=row.message, sweep_id=row.sweep_id, boot_id=row.boot_id
+    )
+
+
+def production_row(row: Any) -> ProductionRow:
+    """Return what was taken down for a sweep."""
+    return ProductionRow(
+        container=row.container_name,
+        opened=row.opened_at,
+        stopped=row.stopped_at,
+        restore_by=row.restore_by,
+        restore_started=row.restore_started_at,
+        closed=row.closed_at,
+        outcome=row.outcome,
+        checks=row.checks,
     )

@@ -24,6 +24,7 @@ from nightsweep.measurement.values import PrefillResult, WindowResult
 from nightsweep.plan.model import EngineConfig, PrefillRepeat, Repeat
 from nightsweep.ports import BootOutcome, BootReady, EngineHandle, Lease, Stored
 from nightsweep.store.delivery import Delivery
+from nightsweep.store.eventlog import log_event
 from nightsweep.store.postgres import PostgresStore
 from nightsweep.store.session import MachineTime, Patient, Waiting
 from nightsweep.store.spool import Spool, Write
@@ -249,6 +250,8 @@ class SpooledStore(PostgresStore):
         at: datetime | None = None,
     ) -> None:
         """See `PostgresStore`."""
+        if key is None:
+            log_event(kind, message, level=level, sweep_id=sweep_id, boot_id=boot_id, data=data or {})
         told: dict[str, Any] = {"kind": kind, "message": message, "level": level, "data": data or {}}
         told |= {"sweep_id": sweep_id, "boot_id": boot_id}
         self._keep("event", wait=False, **told, key=key or uuid.uuid4(), at=at or self._clock.now())

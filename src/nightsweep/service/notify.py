@@ -1,0 +1,148 @@
+"""Messages to people: through Apprise, and through notification blocks that somebody keeps in Prefect.
+
+An address is a secret: it is never shown, and what a library says of it is cut. A service that fails or hangs costs a bounded
+time and disturbs nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nightsweep.analysis.notices import KINDS, Notice
+from nightsweep.ports import Secret
+from nightsweep.units import Seconds
+
+BLOCK = "prefect://"
+"""Of an address that names a notification block: prefect://slack-webhook/oncall."""
+
+PATIENCE = Seconds(15.0)
+BLOCK_PATIENCE = Seconds(45.0)
+"""A block is loaded by a process that imports Prefect: that alone takes seconds."""
+
+SHORTEST_SECRET = 4
+SAID_AT_MOST = 200
+
+Send = Callable[[Secret, Notice], str | None]
+
+
+@dataclass(frozen=True)
+class Notifier:
+    """Sends notices to every address.
+
+    Attributes:
+        kinds: What is told; a trial always is.
+        send: Sends to one address; returns None, or why it was not taken. May hang or raise.
+        patience: Seconds that Apprise's services may take, all at once.
+        block_patience: The same for Prefect's blocks.
+    """
+
+    addresses: Sequence[Secret]
+    send: Send
+    kinds: Sequence[str] = KINDS
+    patience: Seconds = PATIENCE
+    block_patience: Seconds = BLOCK_PATIENCE
+    _lock: threading.Lock = field(default_factory=threading.Lock, compare=False, repr=False)
+
+    def tell(self, notice: Notice, *, at_most: Seconds | None = None) -> tuple[str, ...]:
+        """Send a notice to all addresses at once; return what went wrong, one line each. Raises nothing of theirs.
+
+        Args:
+            at_most: Seconds, when there is less time than usual.
+        """
+        if notice.kind in KINDS and notice.kind not in self.kinds:
+            return ()
+        outcomes: dict[int, str | None] = {}
+        threads = [
+            threading.Thread(target=self._into, args=(outcomes, place, notice), name=f"notifies {place}", daemon=True)
+            for place in range(len(self.addresses))
+        ]
+        for thread in threads:
+            thread.start()
+        began = time.monotonic()
+        for address, thread in zip(self.addresses, threads, strict=True):
+            own = self.block_patience if address.startswith(BLOCK) else self.patience
+            limit = own if at_most is None else min(own, at_most)
+            thread.join(max(began + limit - time.monotonic(), 0.0))
+        waited = time.monotonic() - began
+        with self._lock:
+            late = f"did not answer within {waited:.0f} s"
+            found = [(place, outcomes.get(place, late)) for place in range(len(self.addresses))]
+        return tuple(f"{shown(self.addresses[place], place)}: {said}" for place, said in found if said is not None)
+
+    def _into(self, outcomes: dict[int, str | None], place: int, notice: Notice) -> None:
+        address = self.addresses[place]
+        try:
+            said = self.send(address, notice)
+        except Exception as error:  # noqa: BLE001  a plugin of anybody's may raise anything; no sweep ends for it
+            said = f"{type(error).__name__}: {error}"
+        with self._lock:
+            outcomes[place] = None if said is None else cut(said, address)[:SAID_AT_MOST]
+
+
+def shown(address: str, place: int) -> str:
+    """Return an address as it may be shown: the service and its place in the list; even a host may be a token."""
+    return f"{address.split('://', 1)[0]}://*** (address {place + 1} of NIGHTSWEEP_NOTIFY)"
+
+
+def cut(text: str, address: str) -> str:
+    """Return a library's words with every part of the address cut out of them."""
+    parts = {part for part in re.split(r"[/:@?&=,\s]+", address.split("://", 1)[-1]) if len(part) >= SHORTEST_SECRET}
+    for part in sorted(parts, key=len, reverse=True):
+        text = text.replace(part, "***")
+    return text
+
+
+def send_by_apprise(address: Secret, notice: Notice) -> str | None:
+    """Send to one of Apprise's addresses."""
+    import apprise
+
+    post = apprise.Apprise()
+    if not post.add(str(address)):
+        return "Apprise does not know such an address: `apprise --details` lists the services"
+    with apprise.LogCapture(level=logging.WARNING, fmt="%(message)s") as said:  # type: ignore[no-untyped-call]
+        sent = post.notify(title=notice.title, body=notice.body, notify_type=notice.level, body_format="text")
+        reason = said.getvalue().strip().splitlines()
+    return None if sent else (reason[-1] if reason else "the service did not take it")
+
+
+def sender(*, environ: Mapping[str, str]) -> Send:
+    """Return what sends to any address.
+
+    Args:
+        environ: Of the process that loads a block: with PREFECT_API_URL.
+    """
+
+    def send(address: Secret, notice: Notice) -> str | None:
+        if address.startswith(BLOCK):
+            return _send_by_block(address, notice, environ=environ)
+        return send_by_apprise(address, notice)
+
+    return send
+
+
+def _send_by_block(address: Secret, notice: Notice, *, environ: Mapping[str, str]) -> str | None:
+    """Have a process of its own load the block and send: nothing here imports Prefect, and a hanging one can be killed."""
+    given = json.dumps({"block": address.removeprefix(BLOCK), "title": notice.title, "body": notice.body})
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "flows.notify"],
+            input=given,
+            env=dict(environ),
+            capture_output=True,
+            text=True,
+            timeout=BLOCK_PATIENCE,
+            check=False,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired:
+        return f"Prefect did not send it within {BLOCK_PATIENCE:.0f} s"
+    said = done.stderr.strip().splitlines()
+    return None if done.returncode == 0 else (said[-1] if said else f"it ended with code {done.returncode}")
