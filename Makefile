@@ -3,6 +3,7 @@
 # VENV     where the virtual environment lies               (default .venv)
 # PYTHON   the Python that makes it                         (default: the first of python3.13 .. python3.11, python3 that will do)
 # MODELS   test-real: folder with the models tiny-coder and tiny-draft
+# CHAOS_KILLS, CHAOS_SEED, CHAOS_FORM   chaos: how many kills, drawn from which seed, engines as process, docker or both
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -13,6 +14,9 @@ VENV ?= .venv
 PYTHON ?=
 MODELS ?=
 JOBS ?= 2
+CHAOS_KILLS ?= 200
+CHAOS_SEED ?=
+CHAOS_FORM ?= both
 PYTEST := $(VENV)/bin/python -m pytest -q
 PIP := $(VENV)/bin/python -m pip install -qq --disable-pip-version-check --no-input
 # An engine environment of the caller must not leak into what is measured or tested.
@@ -21,7 +25,7 @@ unexport PYTHONHOME
 
 # One after another, whatever -j says: the tests measure times.
 .NOTPARALLEL:
-.PHONY: help demo test check check-format check-lint check-types check-imports format bench test-docker test-real clean
+.PHONY: help demo test check check-format check-lint check-types check-imports format bench test-docker test-real chaos clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +71,10 @@ test-real: $(VENV)/.ready-dev ## A sweep on real vLLM in Docker: make test-real 
 	  if [ ! -f "$(MODELS)/$$model/config.json" ]; then echo "test-real: no $$model in $(MODELS)" >&2; exit 2; fi; done
 	@echo "== tests on a real engine (about 20 minutes on a quiet machine)"
 	@NIGHTSWEEP_TEST_REAL=1 NIGHTSWEEP_TEST_MODELS="$(realpath $(MODELS))" $(PYTEST) -s -m live tests/live
+
+chaos: $(VENV)/.ready-dev ## kill -9 at 200 random moments, and a look at what is left (docs/nights.md; as root also with Docker)
+	@echo "== chaos (CHAOS_KILLS=$(CHAOS_KILLS) CHAOS_FORM=$(CHAOS_FORM) CHAOS_SEED=$(CHAOS_SEED))"
+	@$(VENV)/bin/python -m tests.chaos --kills $(CHAOS_KILLS) --form $(CHAOS_FORM) $(if $(CHAOS_SEED),--seed $(CHAOS_SEED))
 
 clean: ## Back to a fresh clone, but for measured data (.nightsweep/)
 	@rm -rf .venv .demo dist build bench-results .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage

@@ -56,6 +56,7 @@ def prefect_environment(*, home: Path, api_url: str, environ: Mapping[str, str])
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
         "PREFECT_EVENTS_WORKER_MAX_QUEUE_SIZE": "200",
         "PREFECT_LOGGING_EXTRA_LOGGERS": "nightsweep",
+        "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",  # hooks and reconciling log outside of any run
         "PREFECT_CLI_PROMPT": "false",
     }
 

@@ -34,7 +34,7 @@ def test_make_check_runs_every_gate() -> None:
         assert gate in recipes, gate
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "check", "bench", "test-docker", "test-real", "clean"])
+@pytest.mark.parametrize("target", ["demo", "test", "check", "bench", "test-docker", "test-real", "chaos", "clean"])
 def test_every_promised_target_says_what_it_does(target: str) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert re.search(rf"^{target}:.*## \S", makefile, re.MULTILINE)

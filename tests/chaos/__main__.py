@@ -1,0 +1,108 @@
+"""`python -m tests.chaos`: kill -9 at random moments, and see what is left. Exit code 1 when anything is wrong with it."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import signal
+import sys
+import time
+from pathlib import Path
+
+from tests.chaos import table
+from tests.chaos.containers import docker_possible
+from tests.chaos.evidence import DatabaseAway
+from tests.chaos.game import Entry, Game, Stuck
+from tests.chaos.moments import draw
+from tests.chaos.service import NotServing
+from tests.chaos.world import World, world
+
+STOPS_WITHIN = 60.0
+
+
+def main() -> int:
+    """Run; return the exit code."""
+    asked = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    failed = 0
+    forms = ("process", "docker") if asked.form == "both" else (asked.form,)
+    if asked.form == "both" and not docker_possible():
+        print("== chaos: without root or dockerd there is no Docker Engine of its own: all kills go to the process form")
+        forms = ("process",)
+    for number, form in enumerate(forms):
+        kills = asked.kills // len(forms) + (number < asked.kills % len(forms))
+        keep = None if asked.keep is None else Path(asked.keep) / form
+        failed |= _run(form, kills=kills, seed=asked.seed, keep=keep)
+    return failed
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--kills", type=int, default=200, help="how many, over all forms together (default 200)")
+    parser.add_argument("--seed", type=int, default=None, help="draws victims, phases and pauses (default: a new one)")
+    parser.add_argument("--form", choices=("process", "docker", "both"), default="both", help="what engines are")
+    parser.add_argument("--keep", metavar="DIR", help="keep the service's logs there")
+    asked = parser.parse_args()
+    if asked.seed is None:
+        asked.seed = secrets.randbelow(10**6)
+    return asked
+
+
+def _run(form: str, *, kills: int, seed: int, keep: Path | None) -> int:
+    began = time.monotonic()
+    with world(form, keep=keep) as there:
+        production = there.dock is not None
+        where = "with production on a Docker Engine of its own" if production else "without Docker: no production"
+        print(f"== chaos: form {form}, {kills} kills, seed {seed}, {where}", table.HEADER, sep="\n", flush=True)
+
+        def say(entry: Entry) -> None:
+            print(table.row(entry, production=production), flush=True)
+
+        game = Game(world=there, moments=draw(seed, form=form, production=production), kills=kills, say=say)
+        try:
+            game.play()
+        except (Stuck, NotServing, DatabaseAway) as error:
+            game.problems.append(f"{type(error).__name__}: {error}")
+        lines = _verdict(there, game)
+        print(
+            *lines,
+            f"seed {seed}, form {form}, {time.monotonic() - began:.0f} s, {there.service.starts} starts",
+            sep="\n",
+        )
+        problems = tuple(dict.fromkeys(game.problems))
+        print(*(f"VIOLATION: {problem}" for problem in problems), sep="\n", end="\n" if problems else "")
+        print("FAILED" if problems else "no violation", flush=True)
+        return 1 if problems else 0
+
+
+def _verdict(there: World, game: Game) -> tuple[str, ...]:
+    """Look at everything a last time, stop the service, and return the totals."""
+    try:
+        windows = game.tally_of()
+        lines = list(table.totals(game.entries, windows, production=there.dock is not None))
+        lines.append(f"runs that Prefect still holds for open: {_open_runs(there)}")
+        game.problems += [*windows.problems, *there.foreign_problems()]
+        if there.dock is not None and any(entry.served is None for entry in game.entries):
+            game.problems.append("production was not seen serving after some kill")
+    except DatabaseAway as error:
+        game.problems.append(str(error))
+        lines = []
+    there.evidence.close()
+    code, seconds = there.service.stop()
+    lines.append(f"the service stopped on SIGTERM after {seconds:.1f} s with code {code}")
+    if code != 0 or seconds > STOPS_WITHIN:
+        game.problems.append(f"the service did not stop in order: code {code} after {seconds:.1f} s")
+    if there.dock is not None and there.serves(within=30.0) is None:
+        game.problems.append("production does not serve after the service was stopped")
+    left = [f"{process.pid} {' '.join(process.cmdline())[:80]}" for process in there.service.living()]
+    game.problems += [f"left behind: {one}" for one in left]
+    return tuple(lines)
+
+
+def _open_runs(there: World) -> str:
+    found = there.service.open_runs()
+    return f"{len(found)} ({', '.join(sorted(set(found)))})" if found else "0"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
