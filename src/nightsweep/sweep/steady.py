@@ -1,7 +1,7 @@
 """A run's time of day: what the wall clock showed when the run began, carried on by the monotonic clock.
 
-Somebody, or a time server, may set the wall clock by hours while a sweep runs. By its own time of day a run does not end early for
-a step that is taken back, nor is production down for longer when the clock is set back; and no duration in its record is negative.
+Somebody, or a time server, may set the wall clock by hours while a sweep runs. By its own time of day a run does not end early
+for a step that is taken back, production is not down for longer when it is set back, and no duration on record is negative.
 """
 
 from __future__ import annotations
