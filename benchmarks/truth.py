@@ -19,6 +19,7 @@ Then faults: each is put in force inside a window and must raise its flag and no
 from __future__ import annotations
 
 import argparse
+import ctypes
 import statistics
 import threading
 import time
@@ -259,6 +260,7 @@ class FaultCase:
         delay: Seconds from the moment at which all streams run.
         deadly: The engine is gone afterwards: each window has one of its own.
         seats: `--max-num-seqs` of the engine.
+        stall: Seconds for which the probe's own process stands still.
     """
 
     name: str
@@ -268,6 +270,7 @@ class FaultCase:
     deadly: bool = False
     seats: int = 64
     window: float = 1.2
+    stall: float = 0.0
 
     @property
     def lasting(self) -> tuple[str, ...]:
@@ -301,6 +304,7 @@ FAULTS = (
     FaultCase("a slow drift", None, ("slow_drift:0.05",)),
     FaultCase("a slow health check", None, ("slow_health:0.5",)),
     FaultCase("slow counters", None, ("slow_metrics:0.03",)),
+    FaultCase("the probe itself stands still at the window's end", None, delay=1.1, stall=0.3),
 )
 
 
@@ -379,13 +383,15 @@ def faulted_window(made: Engine, probe: HttpProbe, case: FaultCase, *, place: in
 
 
 def _strike(made: Engine, case: FaultCase) -> None:
-    if not case.faults:
+    if not case.faults and not case.stall:
         return
     end = time.monotonic() + 20.0
     wanted = FAULTED.streams if case.delay else 1
     while made.running() < wanted and time.monotonic() < end:
         time.sleep(0.01)
     time.sleep(case.delay)
+    if case.stall:
+        ctypes.PyDLL(None).usleep(int(1e6 * case.stall))  # keeps the interpreter's lock: no thread of ours runs
     for text in case.faults:
         made.fault(text)
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from nightsweep.measurement.occupancy import mean_waiting, occupancy, queued_share, running_above
+from nightsweep.measurement.occupancy import late_tokens, mean_waiting, occupancy, queued_share, running_above
 from nightsweep.measurement.rates import delta, resets, window_seconds
 from nightsweep.measurement.values import FLAGS, RawWindow, Reading
-from nightsweep.units import Tokens
+from nightsweep.units import MonotonicSeconds, Seconds, Tokens
 
 FULL = 0.98
 """Below this share of concurrency * window, a window is underfilled."""
 
 FOREIGN_SHARE = 0.02
 """Engine tokens beyond the probe's own, as a share of the engine's, that are still taken for the window's edges."""
+
+SETTLING = Seconds(0.01)
+"""The streams are read for so long after the closing page has come: what lay in the sockets by then is the window's."""
 
 QUEUED_SHARE = 0.5
 """With requests in the engine's queue in more than this share of the samples, the engine may not have run all streams.
@@ -112,10 +115,13 @@ def _foreign_tokens(
     allowed = edge_allowance(
         before, after, concurrency=raw.concurrency, tokens=tokens, num_speculative_tokens=num_speculative_tokens
     )
-    excess = tokens - own_tokens
+    settled = MonotonicSeconds(after.at + after.uncertainty + SETTLING)
+    late = late_tokens(raw.requests, closed=after.at, settled=settled)
+    excess = tokens - own_tokens - late
     if excess <= max(FOREIGN_SHARE * tokens, allowed):
         return None
-    return f"the engine generated {tokens:g} tokens, of which {own_tokens} are the probe's: {excess:g} are of others"
+    told = f"{own_tokens} are the probe's" + (f", and {late} that came too late may be" if late else "")
+    return f"the engine generated {tokens:g} tokens, of which {told}: {excess:g} are of others"
 
 
 def _underfilled(raw: RawWindow, before: Reading, after: Reading) -> str | None:

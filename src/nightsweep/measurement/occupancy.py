@@ -53,6 +53,26 @@ def _tokens_inside(request: RequestTiming, *, opened: MonotonicSeconds, closed: 
     return request.completion_tokens if wholly_inside else None
 
 
+def late_tokens(requests: Iterable[RequestTiming], *, closed: MonotonicSeconds, settled: MonotonicSeconds) -> Tokens:
+    """Return the probe's own tokens stamped after the closing that the engine may have made before it.
+
+    A client that got no processor for a while stamps late: what had come to its sockets meanwhile it reads in one go, several
+    events at one moment. So a stream's first read after the closing counts when it holds more than one event, and so does
+    whatever came until `settled`, when the closing page itself was there and read. Without continuous usage nothing counts.
+    """
+    return Tokens(sum(_late(request, closed=closed, settled=settled) for request in requests))
+
+
+def _late(request: RequestTiming, *, closed: float, settled: float) -> int:
+    stamps, counts = request.chunk_at, request.chunk_tokens
+    first = bisect_right(stamps, closed)
+    if counts is None or first == len(stamps):
+        return 0
+    burst = bisect_right(stamps, stamps[first])
+    last = max(bisect_right(stamps, settled), burst if burst > first + 1 else first)
+    return counts[last - 1] - (counts[first - 1] if first else 0) if last > first else 0
+
+
 def _count_at(counts: Sequence[int], stamps: Sequence[float], edge: float) -> int:
     arrived = bisect_right(stamps, edge)
     return counts[arrived - 1] if arrived else 0

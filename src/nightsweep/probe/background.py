@@ -7,7 +7,7 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -45,11 +45,13 @@ class Background:
         loop = self._started()
         gone = asyncio.Event()
         future: Future[T] = asyncio.run_coroutine_threadsafe(make(gone), loop)
+        done = threading.Event()
+        future.add_done_callback(lambda _: done.set())
         try:
-            while not wait([future], timeout=None if alive is None or gone.is_set() else poll).done:
+            while not done.wait(None if alive is None or gone.is_set() else poll):
                 if alive is not None and not alive():
                     loop.call_soon_threadsafe(gone.set)
-                    wait([future], timeout=poll)
+                    done.wait(poll)
             return future.result()
         except BaseException:
             if not future.done():

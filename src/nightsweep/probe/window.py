@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from nightsweep.errors import MetricsUnreadable
+from nightsweep.measurement.flags import SETTLING
 from nightsweep.measurement.values import OccupancySample, RawWindow, Reading
 from nightsweep.ports import Clock, Target, WindowRequest
 from nightsweep.probe.client import DirectClient
@@ -96,6 +97,7 @@ class WindowRun:
                 before = opening
                 closing = await self._hold(before)
                 after, unread = await self._closing_reading(closing)
+                await self._settling()
                 closing = closing or unread
         ramp = None if before is None else Seconds(before.at - began)
         return await self._settled(started, before, after, ramp, closing)
@@ -185,6 +187,12 @@ class WindowRun:
             except MetricsUnreadable as error:
                 unread = Closing("request_failed", f"the closing reading failed: {error}")
         return None, await self._blame(unread)
+
+    async def _settling(self) -> None:
+        """Read on for a moment: what lies in the sockets when the closing page comes is of the window, and not of others."""
+        await asyncio.sleep(float(SETTLING))
+        for _ in range(2):  # a process that got no processor meanwhile has its timers first and its sockets after
+            await asyncio.sleep(0)
 
     async def _interrupted(self, timeout: float, *, until: Awaitable[object] | None = None) -> Closing | None:
         """Wait for `timeout`, or for `until`; return why to stop when the engine is gone or the load cannot go on."""

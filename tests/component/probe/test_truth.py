@@ -23,6 +23,7 @@ TRIED = (
     "fewer seats than streams",
     "a stall",
     "slow counters",
+    "the probe itself stands still at the window's end",
 )
 """One fault of each way to be noticed; the campaign has them all."""
 

@@ -121,6 +121,34 @@ def test_what_the_edges_can_explain_is_not_foreign() -> None:
     assert derived(replace(raw, after=more)).flags == ()
 
 
+def stalled(raw: RawWindow, *, at: float, until: float) -> RawWindow:
+    """What a client sees that stands still from `at` to `until`: it reads everything that came meanwhile in one go."""
+    late = tuple(
+        replace(r, chunk_at=tuple(until if at <= stamp < until else stamp for stamp in r.chunk_at))
+        for r in raw.requests
+    )
+    return replace(raw, requests=late)
+
+
+def test_own_tokens_that_a_stalled_client_read_after_the_closing_are_not_foreign() -> None:
+    raw = stalled(a_raw_window(concurrency=4, seconds=4.0), at=102.5, until=104.001)
+    result = derived(raw)
+    assert result.flags == (), result.flag_details
+    assert result.numbers is not None
+    assert result.numbers.foreign_tokens is not None
+    assert result.numbers.foreign_tokens > 100, "the tokens that came late are not counted as having come in time"
+
+
+def test_foreign_tokens_are_flagged_although_the_client_stalled() -> None:
+    raw = stalled(a_raw_window(concurrency=4, seconds=4.0), at=102.5, until=104.001)
+    assert raw.after is not None
+    result = derived(
+        replace(raw, after=moved(raw.after, generation_tokens=raw.after.values["generation_tokens"] + 100))
+    )
+    assert result.flags == ("foreign_load",)
+    assert "that came too late may be" in result.flag_details["foreign_load"]
+
+
 def test_more_running_than_streams_is_foreign_load_even_without_token_counts() -> None:
     raw = a_raw_window(concurrency=2)
     uncounted = tuple(replace(r, chunk_tokens=None) for r in raw.requests)
