@@ -200,6 +200,15 @@ def test_a_holder_on_this_machine_whose_process_lives_is_left_alone(store: Store
         store.claim(night.sweep_id, owner=new_owner(), ttl=TTL)
 
 
+def test_a_clock_that_is_set_forward_takes_no_box_from_a_holder_that_lives_on_this_machine(subject: Subject) -> None:
+    night = a_night(subject.store, owner=new_owner())
+    subject.expire()
+    with pytest.raises(BoxBusy):
+        subject.store.claim(night.sweep_id, owner=new_owner(), ttl=TTL)
+    subject.store.renew(night.lease, ttl=TTL)
+    assert night.keep() > 0
+
+
 def test_a_pid_that_belongs_to_another_process_by_now_is_a_dead_holder(store: Store) -> None:
     host, _, _, mark = new_owner().split(":")
     night = a_night(store, owner=f"{host}:{os.getppid()}:1:{mark}")

@@ -12,8 +12,10 @@ from typing import Any
 from nightsweep.engine.values import LogLine
 from nightsweep.errors import BootAlreadyEnded, BoxBusy, LeaseLost, NotFound, RepeatAlreadyStored
 from nightsweep.measurement.values import PrefillResult, WindowResult
+from nightsweep.plan.fingerprint import fingerprint
 from nightsweep.plan.fit import Longest, PastStart, PastStarts, program_of
 from nightsweep.plan.model import DECODE, SINGLE_BATCH, EngineConfig, PrefillRepeat, Repeat, SweepPlan
+from nightsweep.plan.reuse import PREFILL, Kept, Link, Place
 from nightsweep.ports import (
     BootOutcome,
     BootReady,
@@ -23,8 +25,10 @@ from nightsweep.ports import (
     ForeignContainer,
     Lease,
     Owed,
+    Reusable,
     Stored,
 )
+from nightsweep.store.owner import lives_here
 from nightsweep.units import MonotonicSeconds, Seconds
 
 LIVE = ("starting", "ready")
@@ -142,6 +146,7 @@ class FakeStore:
         self.logs: dict[tuple[int, int], tuple[LogLine, ...]] = {}
         self.events: list[FakeEvent] = []
         self.intents: dict[int, FakeIntent] = {}
+        self.links: dict[tuple[int, str, Place, int], Link] = {}
 
     # -- boxes and sweeps
 
@@ -192,7 +197,8 @@ class FakeStore:
     def _close_if_dead(self, sweep: FakeSweep, *, again: bool) -> None:
         assert sweep.owner is not None
         assert sweep.until is not None
-        over = again or sweep.until <= self._clock.now() or self._owner_is_dead(sweep.owner)
+        gone = sweep.until <= self._clock.now() and not lives_here(sweep.owner)
+        over = again or gone or self._owner_is_dead(sweep.owner)
         if not over:
             box = self.boxes[sweep.box_id].name
             raise BoxBusy(box=box, owner=sweep.owner, until=sweep.until.isoformat(timespec="seconds"))
@@ -266,12 +272,67 @@ class FakeStore:
                     retry = boot.outcome.failure.retry if boot.outcome.failure else "same"
                     slot = (boot.config, boot.boot_round)
                     failed[slot] = (*failed.get(slot, ()), retry)
+            taken = {kind: self._taken(sweep_id, kind) for kind in (DECODE, SINGLE_BATCH, PREFILL)}
+            prefills = {(key[0], key[1], int(key[2]), key[3]): stored for key, stored in taken[PREFILL].items()}
             return Stored(
-                windows=_summary(self.windows, sweep_id, kind=DECODE),
-                single_batches=_summary(self.windows, sweep_id, kind=SINGLE_BATCH),
-                prefills=_summary(self.prefills, sweep_id),
+                windows=_summary(self.windows, sweep_id, kind=DECODE) | taken[DECODE],
+                single_batches=_summary(self.windows, sweep_id, kind=SINGLE_BATCH) | taken[SINGLE_BATCH],
+                prefills=_summary(self.prefills, sweep_id) | prefills,
                 failed_boots=failed,
             )
+
+    def _taken(self, sweep_id: int, kind: str) -> dict[Any, tuple[bool, int]]:
+        return {(*of[2], of[3]): (True, 0) for of in self.links if of[:2] == (sweep_id, kind)}
+
+    # -- taken over from other sweeps
+
+    def reusable(self, sweep_id: int) -> Reusable:
+        """See `ports.Store`."""
+        with self._lock:
+            sweep = self._sweep(sweep_id)
+            configs = {config.fingerprint for config in sweep.plan.configs}
+            here = {i for i, other in self.sweeps.items() if other.box_id == sweep.box_id}
+            found: list[Kept] = []
+            documents: dict[str, Mapping[str, Any]] = {}
+            for rows, prefill in ((self.windows, False), (self.prefills, True)):
+                for row_id, row in rows.items():
+                    if row.result.clean and row.sweep_id in here and row.key[0] in configs:
+                        conditions = fingerprint(dict(row.conditions))
+                        documents[conditions] = row.conditions
+                        found.append(_kept(row_id, row, kind=PREFILL if prefill else row.kind, conditions=conditions))
+            linked = {(link.kind, link.row_id) for of, link in self.links.items() if of[0] == sweep_id}
+            return Reusable(rows=tuple(found), conditions=documents, linked=frozenset(linked))
+
+    def reuse(self, lease: Lease, links: Sequence[Link]) -> None:
+        """See `ports.Store`."""
+        with self._lock:
+            self._held(lease)
+            for link in links:
+                self.links.setdefault((lease.sweep_id, link.kind, link.place, link.repeat), link)
+
+    def _conditions_of(self, link: Link) -> Mapping[str, Any]:
+        return (self.prefills if link.kind == PREFILL else self.windows)[link.row_id].conditions
+
+    def reused_conditions(self, sweep_id: int, config: str) -> Mapping[str, Mapping[str, Any]]:
+        """See `ports.Store`."""
+        of_config = [link for of, link in self.links.items() if of[0] == sweep_id and of[2][0] == config]
+        documents = [self._conditions_of(link) for link in of_config]
+        return {fingerprint(dict(document)): document for document in documents}
+
+    def withdraw_reused(self, lease: Lease, config: str, *, conditions: frozenset[str]) -> int:
+        """See `ports.Store`."""
+        with self._lock:
+            self._held(lease)
+            gone = [
+                of
+                for of, link in self.links.items()
+                if of[0] == lease.sweep_id
+                and of[2][0] == config
+                and fingerprint(dict(self._conditions_of(link))) in conditions
+            ]
+            for of in gone:
+                del self.links[of]
+            return len(gone)
 
     # -- boots
 
@@ -495,6 +556,19 @@ def _past_start(config: EngineConfig, times: Sequence[float]) -> PastStart:
 def _longest(times: Sequence[float]) -> Longest:
     newest = times[-RECENT:]
     return Longest(Seconds(max(newest)), len(newest))
+
+
+def _kept(row_id: int, row: FakeMeasured, *, kind: str, conditions: str) -> Kept:
+    config, number, other, repeat = row.key
+    return Kept(
+        row_id=row_id,
+        kind=kind,
+        place=(config, number, str(other)),
+        repeat=repeat,
+        sweep_id=row.sweep_id,
+        conditions=conditions,
+        started=row.result.raw.started if isinstance(row.result, WindowResult) else row.result.started,
+    )
 
 
 def _summary(

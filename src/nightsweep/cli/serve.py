@@ -29,12 +29,13 @@ def command() -> None:
     Example:
       nightsweep serve
     """
+    from nightsweep.service.only import only_service
     from nightsweep.sweep.signals import Terminated, raise_on_sigterm
 
     chosen = wiring.settings()
     raise_on_sigterm()
     try:
-        with _database(chosen) as prefect_database:
+        with only_service(chosen.home), _database(chosen) as prefect_database:
             _serve(chosen, prefect_database)
     except (KeyboardInterrupt, Terminated):
         click.echo("stopped")
