@@ -169,6 +169,7 @@ def sweep(
     base: str | None = None,
     until: str | None = None,
     begin_by: str | None = None,
+    reuse: bool = False,
 ) -> State[Any]:
     """Run a sweep file, or go on with it.
 
@@ -177,6 +178,7 @@ def sweep(
         name: What the run is called in Prefect.
         base: Directory that a relative path of a prompt file is taken from.
         until: The moment by which production must serve again, or "never"; None takes the file's own `schedule.until`.
+        reuse: Take over what earlier sweeps on this box measured under equal conditions.
         begin_by: A run that comes to its turn later than this moment is skipped.
     """
     logger = get_run_logger()
@@ -199,7 +201,7 @@ def sweep(
         try:
             steps = PrefectSteps(logger, note_run=note_run)
             with teller(chosen).night(plan.name, by_hand=False) as ended:
-                outcome = run_sweep(plan, tools, file_text=file_text, steps=steps, limits=limits)
+                outcome = run_sweep(plan, tools, file_text=file_text, steps=steps, limits=limits, reuse=reuse)
                 ended.append(outcome)
         except BoxBusy as taken:
             return Cancelled(name="Busy", message=str(taken))
@@ -231,7 +233,7 @@ def _deployment_is_paused(box: str) -> bool:
     A server that is away decides nothing.
     """
     with contextlib.suppress(PrefectUnavailable):
-        return PrefectApi(os.environ["PREFECT_API_URL"]).paused(box)
+        return PrefectApi(os.environ.get("PREFECT_API_URL", "")).paused(box)
     return False
 
 

@@ -33,6 +33,7 @@ from nightsweep.plan.model import (
     SamplingSpec,
     SweepPlan,
 )
+from nightsweep.plan.reuse import Kept, Link
 from nightsweep.units import Bytes, MonotonicSeconds, Seconds, Tokens
 
 # --- Clock -------------------------------------------------------------------------------------------------------
@@ -199,6 +200,9 @@ class Host(Protocol):
 
     def owned(self) -> tuple[EngineHandle, ...]:
         """Return engines of ours that are still on this box (also of earlier, dead services)."""
+
+    def image_digest(self, image: str) -> str | None:
+        """Return the content identity of an image that is on the box, as `EngineHandle` has it; None when it is not here."""
 
     def box(self) -> BoxFacts:
         """Return the box's fingerprint and facts: accelerator, memory, driver, kernel, CPU."""
@@ -446,6 +450,20 @@ class Stored:
 
 
 @dataclass(frozen=True)
+class Reusable:
+    """What a sweep might take over.
+
+    Attributes:
+        conditions: Their documents, by fingerprint.
+        linked: (kind, row) of what stands in the sweep's places already.
+    """
+
+    rows: tuple[Kept, ...]
+    conditions: Mapping[str, Mapping[str, Any]]
+    linked: frozenset[tuple[str, int]] = frozenset()
+
+
+@dataclass(frozen=True)
 class BootOutcome:
     """How a boot ended, for the record. `failure` is None for a boot that was ready and stopped by us."""
 
@@ -522,6 +540,18 @@ class Store(Protocol):
 
     def stored(self, sweep_id: int) -> Stored:
         """Return what the sweep already holds."""
+
+    def reusable(self, sweep_id: int) -> Reusable:
+        """Return the clean measurements of all sweeps on the sweep's box that are of its configs."""
+
+    def reuse(self, lease: Lease, links: Sequence[Link]) -> None:
+        """Let measurements of other sweeps stand in this sweep's places; a place that has one keeps it."""
+
+    def reused_conditions(self, sweep_id: int, config: str) -> Mapping[str, Mapping[str, Any]]:
+        """Return the conditions, by fingerprint, of all that was taken over for a config."""
+
+    def withdraw_reused(self, lease: Lease, config: str, *, conditions: frozenset[str]) -> int:
+        """Take a config's measurements of these conditions out of the sweep's places again; return how many."""
 
     def begin_boot(
         self,

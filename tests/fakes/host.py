@@ -68,6 +68,7 @@ class FakeHost:
         calls: What was asked, in order: ("start", boot_key), ("stop", boot_key), ("stop_foreign", name), ...
         busy_ports: Ports held by somebody else, with the holder's name.
         gpu_holders: While set, `check` passes and `wait_free` raises GpuBusy.
+        images: Digests of the images that are on the box.
         foreign_faults: By container name, what `start_foreign` raises.
     """
 
@@ -82,6 +83,7 @@ class FakeHost:
     foreigners: dict[str, ForeignContainer] = field(default_factory=dict)
     foreign_faults: dict[str, Exception] = field(default_factory=dict)
     check_fault: Exception | None = None
+    images: dict[str, str] = field(default_factory=dict)
     _engines: dict[str, _Engine] = field(default_factory=dict)
     _started: int = 0
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -112,7 +114,7 @@ class FakeHost:
                 boot_key=launch.boot_key,
                 port=launch.port,
                 base_url=f"http://127.0.0.1:{launch.port}",
-                image_digest=f"sha256:{'0' * 64}" if launch.image else None,
+                image_digest=self._pulled(launch.image),
                 image_refs=(launch.image,) if launch.image else (),
                 facts={"holder": launch.labels.get("nightsweep.holder")},
             )
@@ -181,6 +183,9 @@ class FakeHost:
         with self._lock:
             return tuple(engine.handle for engine in self._engines.values())
 
+    def image_digest(self, image: str) -> str | None:
+        return self.images.get(image)
+
     def box(self) -> BoxFacts:
         return self.facts
 
@@ -237,6 +242,10 @@ class FakeHost:
         )
 
     # --- inside ---
+
+    def _pulled(self, image: str | None) -> str | None:
+        """Return the digest of an image, which is on the box from its first start on."""
+        return None if image is None else self.images.setdefault(image, f"sha256:{'0' * 64}")
 
     def _holder(self, port: int) -> str | None:
         if port in self.busy_ports:

@@ -29,6 +29,7 @@ def caveats(
     rules: tuple[Callable[[], Iterator[str]], ...] = (
         lambda: _simulated(sweep),
         lambda: _unfinished(sweep),
+        lambda: _reused(sweep),
         lambda: _not_applied(boots),
         lambda: _dead_drafters(cells),
         lambda: _failed(boots, cells),
@@ -70,6 +71,15 @@ def _unfinished(sweep: SweepRow) -> Iterator[str]:
         )
     else:
         yield f"The sweep is {sweep.state}{note}."
+
+
+def _reused(sweep: SweepRow) -> Iterator[str]:
+    if sweep.reused:
+        named = text.several(f"sweep {origin} ({count})" for origin, count in sorted(sweep.reused.items()))
+        yield (
+            "Reused, not measured in this sweep: measurements of equal conditions from other nights on this box, by sweep: "
+            f"{named}. Their boots are listed there."
+        )
 
 
 def _not_applied(boots: Sequence[BootRow]) -> Iterator[str]:

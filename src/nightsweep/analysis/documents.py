@@ -103,6 +103,7 @@ SWEEP_FIELDS: tuple[str, ...] = (
     "windows_flagged",
     "boots_failed",
     "prefect_run",
+    "reused",
 )
 """Columns of the CSV of sweeps: keys of `sweep_document`."""
 

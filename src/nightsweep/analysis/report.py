@@ -73,11 +73,13 @@ def _summary(sweep: SweepRow, *, cells: Sequence[CellSummary], boots: Sequence[B
     failed = sum(boot.state == "failed" for boot in boots)
     flagged = text.plural(sweep.windows_flagged, "flagged window")
     note = f" ({escape(sweep.note)})" if sweep.note else ""
+    reused = sorted(sweep.reused.items())
     return bullets(
         (
             f"state: **{sweep.state}**{note}; {sweep.repeats_clean:,} of {sweep.repeats_planned:,} planned repeats "
             "have a clean window",
             f"{text.plural(measured, 'cell')} with numbers; {flagged} left out",
+            *(f"reused from sweep {origin}: {text.plural(count, 'measurement')}" for origin, count in reused),
             f"{text.plural(len(boots), 'boot')} of {text.plural(sweep.configs, 'config')}, {failed} failed",
             f"ran from {text.moment(sweep.started)} to {text.moment(sweep.ended)} UTC",
         )

@@ -41,6 +41,7 @@ class WindowRow:
     Attributes:
         not_applied: What of the config its boot did not apply as asked: the numbers are of another config.
         notes: What else is to be known of its boot or of itself; no flags.
+        reused_from: The sweep that measured it, when it stands in another one's place; else None.
         box_state: What the box did meanwhile (see `nightsweep.measurement.boxstate.BoxState`, by field name); None where
             nobody watched it.
     """
@@ -77,6 +78,7 @@ class WindowRow:
     not_applied: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     box_state: Mapping[str, Any] | None = None
+    reused_from: int | None = None
     kind: str = DECODE
     report_rate: float | None = None  # of a single-batch run: all output tokens, the first among them, by the same time
 
@@ -94,6 +96,7 @@ class PrefillRow:
         tokens: Length that was asked for; None where it is not known.
         under_load: Streams that decoded meanwhile; 0 is an idle engine.
         slowdown: Decode rate of those streams before, divided by that during the prefill.
+        reused_from: As of a window.
     """
 
     prefill_id: int
@@ -115,6 +118,7 @@ class PrefillRow:
     tokens: Tokens | None = None
     under_load: int = 0
     slowdown: float | None = None
+    reused_from: int | None = None
 
 
 @dataclass(frozen=True)
@@ -168,7 +172,12 @@ class BootRow:
 
 @dataclass(frozen=True)
 class SweepRow:
-    """One stored sweep and how far it is."""
+    """One stored sweep and how far it is.
+
+    Attributes:
+        repeats_clean: Those with a clean window, taken over ones among them.
+        reused: Measurements taken over from other sweeps, by sweep.
+    """
 
     sweep_id: int
     name: str
@@ -187,6 +196,7 @@ class SweepRow:
     configs: int
     prefect_run: str | None = None
     phase: str | None = None  # what a running sweep does now: its newest event's message
+    reused: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from nightsweep.cli import EXIT_FAILED, EXIT_WORK_LEFT
-from nightsweep.cli.running import ProgressView, print_result
+from nightsweep.cli.running import ProgressView, limits_of, print_result
 from nightsweep.errors import HostError
 from nightsweep.ports import Progress
 from nightsweep.service.prefect_server import PrefectUnavailable
 
 if TYPE_CHECKING:
     from nightsweep.analysis.values import SweepRow
+    from nightsweep.plan.model import SweepPlan
     from nightsweep.service.prefect_api import FlowRun, PrefectApi
     from nightsweep.settings import Settings
 
@@ -54,7 +55,9 @@ def follow(api: PrefectApi, run_id: str, *, queries: object, name: str) -> tuple
             time.sleep(POLL)
 
 
-def run_on_service(chosen: Settings, text: str, *, source: str, base: Path, as_json: bool) -> int:
+def run_on_service(
+    chosen: Settings, text: str, *, source: str, base: Path, until: str | None, reuse: bool, as_json: bool
+) -> int:
     """Hand a sweep to the running service, watch it, print its tables; return the exit code."""
     from nightsweep import wiring
     from nightsweep.analysis.values import Filters
@@ -69,7 +72,8 @@ def run_on_service(chosen: Settings, text: str, *, source: str, base: Path, as_j
     if deployment is None:
         raise NotServed(box=chosen.box, api=api.api_url)
     with wiring.open_queries(chosen) as queries:
-        run = api.start(deployment, {"file_text": text, "name": plan.name, "base": str(base)})
+        asked = {"file_text": text, "name": plan.name, "base": str(base), "reuse": reuse}
+        run = api.start(deployment, asked | ({} if until is None else {"until": _moment(plan, until)}))
         click.echo(f"handed to the service; see it in Prefect: {api.ui_url(run.id)}", err=True)
         try:
             ended, row = follow(api, run.id, queries=queries, name=plan.name)
@@ -85,6 +89,12 @@ def run_on_service(chosen: Settings, text: str, *, source: str, base: Path, as_j
     if row.state == "done" and row.repeats_clean:
         return 0
     return EXIT_FAILED if row.state == "failed" or not row.repeats_clean else EXIT_WORK_LEFT
+
+
+def _moment(plan: SweepPlan, until: str) -> str:
+    """Return `--until` as the flow takes it: a moment, or "never"."""
+    end = limits_of(plan.schedule, until).until
+    return "never" if end is None else end.isoformat()
 
 
 def sweep_of_run(queries: object, run_id: str, *, name: str) -> SweepRow | None:

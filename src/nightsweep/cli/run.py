@@ -13,18 +13,26 @@ from nightsweep import wiring
 @click.command(name="run")
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--until", metavar="HH:MM|never", help="Stop by this local time instead of the file's `schedule.until`.")
+@click.option(
+    "--reuse", is_flag=True, help="Take over what earlier sweeps on this box measured under equal conditions."
+)
 @click.option("--on-service", is_flag=True, help="Let the running `nightsweep serve` do it, and watch.")
 @click.option("--json", "as_json", is_flag=True, help="Print the cells as JSON.")
-def command(file: str, until: str | None, on_service: bool, as_json: bool) -> None:
+def command(file: str, until: str | None, reuse: bool, on_service: bool, as_json: bool) -> None:
     """Run a sweep FILE now, in this process, or go on with it: what is stored is not measured again.
 
     Ends with the table of cells. Exit code 0: all measured; 1: failed, or nothing measured; 2: the file is invalid;
     3: stopped with work left.
 
+    A file with other configs, or another probe, makes a new sweep. With --reuse it takes over the clean windows, prefills and
+    single-batch runs of earlier sweeps on this box whose conditions are equal (config, image, model, probe, box, software), and
+    measures what is missing. More repeats, or boots, in a file go on with the same sweep.
+
     \b
     Example:
       nightsweep run examples/process-vllm.yaml
       nightsweep run sweep.yaml --until 06:30
+      nightsweep run sweep-with-two-more-configs.yaml --reuse
     """
     from nightsweep.cli.running import run_and_finish
 
@@ -36,8 +44,8 @@ def command(file: str, until: str | None, on_service: bool, as_json: bool) -> No
     if on_service:
         from nightsweep.cli.following import run_on_service
 
-        sys.exit(run_on_service(chosen, text, source=file, base=base, as_json=as_json))
-    sys.exit(run_and_finish(chosen, text, source=file, base=base, until=until, as_json=as_json))
+        sys.exit(run_on_service(chosen, text, source=file, base=base, until=until, reuse=reuse, as_json=as_json))
+    sys.exit(run_and_finish(chosen, text, source=file, base=base, until=until, reuse=reuse, as_json=as_json))
 
 
 def check_until(until: str) -> None:

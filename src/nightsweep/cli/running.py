@@ -27,6 +27,7 @@ def run_and_finish(
     source: str,
     base: Path | None,
     until: str | None = None,
+    reuse: bool = False,
     as_json: bool = False,
 ) -> int:
     """Run the sweep in this process, print its tables, return the exit code.
@@ -38,7 +39,7 @@ def run_and_finish(
     raise_on_sigterm()
     view = ProgressView()
     try:
-        outcome, simulated = run_here(chosen, file_text, source=source, base=base, until=until, view=view)
+        outcome, simulated = run_here(chosen, file_text, source=source, base=base, until=until, reuse=reuse, view=view)
         return finish(chosen, outcome, simulated=simulated, as_json=as_json)
     except SweepError:
         raise
@@ -72,7 +73,14 @@ def stopped(chosen: Settings, view: ProgressView, interrupt: BaseException, *, a
 
 
 def run_here(
-    chosen: Settings, file_text: str, *, source: str, base: Path | None, until: str | None, view: ProgressView
+    chosen: Settings,
+    file_text: str,
+    *,
+    source: str,
+    base: Path | None,
+    until: str | None,
+    reuse: bool,
+    view: ProgressView,
 ) -> tuple[Outcome, bool]:
     """Run the sweep in this process; return how it ended and whether a simulator was measured."""
     from nightsweep.sweep.loop import run_sweep
@@ -88,9 +96,9 @@ def run_here(
     ):
         with wiring.open_queries(chosen) as queries:
             view.namesakes = {row.sweep_id for row in queries.sweeps(limit=200) if row.name == plan.name}
-        outcome = run_sweep(
-            plan, tools, file_text=file_text, steps=view.steps(), limits=limits_of(plan.schedule, until)
-        )
+        view.reuses = reuse
+        limits = limits_of(plan.schedule, until)
+        outcome = run_sweep(plan, tools, file_text=file_text, steps=view.steps(), limits=limits, reuse=reuse)
         ended.append(outcome)
     return outcome, plan.simulated
 
@@ -120,6 +128,7 @@ class ProgressView:
         self._said: tuple[str, int] | None = None
         self.last: Progress | None = None
         self.namesakes: set[int] = set()
+        self.reuses = False
 
     def __enter__(self) -> ProgressView:
         if self._tty:
@@ -152,7 +161,8 @@ class ProgressView:
         if self.last is None and self.namesakes and progress.sweep_id not in self.namesakes:
             click.echo(
                 f"configs or probe differ from what sweep {max(self.namesakes)} of this name measured: this is a new sweep "
-                f"({progress.sweep_id}); `nightsweep cells` lists both",
+                f"({progress.sweep_id}); `nightsweep cells` lists both"
+                + ("" if self.reuses else "; `run --reuse` takes over what was measured under equal conditions"),
                 err=True,
             )
         self.last = progress

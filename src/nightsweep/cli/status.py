@@ -123,6 +123,9 @@ def _facts(
     share = f" ({text.percent(done / planned)})" if planned else ""
     flagged = f", {text.plural(sweep.windows_flagged, 'flagged window')}" if sweep.windows_flagged else ""
     yield "repeats", f"{text.bar(done, planned, width=24)} {done:,} of {planned:,} clean{share}{flagged}"
+    if sweep.reused:
+        listed = ", ".join(f"{count} of sweep {origin}" for origin, count in sorted(sweep.reused.items()))
+        yield "reused", f"{listed}: measured there under equal conditions"
     yield "boots", f"{text.plural(sweep.configs, 'config')}; {text.plural(sweep.boots_failed, 'boot')} failed"
     yield from _left(progress, seconds=seconds)
     if sweep.note:

@@ -70,6 +70,11 @@ class DockerHost:
 
     # --- before and at the start ---
 
+    def image_digest(self, image: str) -> str | None:
+        """Return the content identity of an image that is here; None when it is not. Nothing is pulled."""
+        with self._daemon.quick() as client:
+            return images.digest_here(client, image)
+
     def check(self, launch: Launch) -> None:
         """Raise DockerUnavailable, GpuRuntimeMissing or PortBusy, when no engine like this can be started here."""
         info = self._info()

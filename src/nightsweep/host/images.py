@@ -37,6 +37,18 @@ def ensure(client: docker.DockerClient, image: str) -> tuple[Mapping[str, Any], 
         raise ImageMissing(image=image, reason="the pull ended without the image") from fault
 
 
+def digest_here(client: docker.DockerClient, image: str) -> str | None:
+    """Return the identity of an image that is here; None for one that is not, or that cannot be."""
+    try:
+        return identity(_known(client, image))
+    except docker.errors.ImageNotFound:
+        return None
+    except docker.errors.APIError as fault:
+        if fault.status_code is not None and 400 <= fault.status_code < 500:  # e.g. a reference that cannot be parsed
+            return None
+        raise DockerUnavailable(reason=explanation(fault)) from fault
+
+
 def _known(client: docker.DockerClient, image: str) -> Mapping[str, Any]:
     attrs: Mapping[str, Any] = client.images.get(image).attrs
     return attrs

@@ -243,6 +243,10 @@ class ProcessHost:
 
     # --- the box, and containers on it ---
 
+    def image_digest(self, image: str) -> str | None:
+        """Return None: processes have no image."""
+        return None
+
     def box(self) -> BoxFacts:
         """Return the facts of this machine."""
         return box.facts(name=self._box_name)

@@ -14,6 +14,7 @@ from nightsweep.engine.values import LogLine
 from nightsweep.measurement.values import PrefillResult, WindowResult
 from nightsweep.plan.fit import PastStarts
 from nightsweep.plan.model import EngineConfig, PrefillRepeat, Repeat, SweepPlan
+from nightsweep.plan.reuse import Link
 from nightsweep.ports import (
     BootOutcome,
     BootReady,
@@ -22,9 +23,10 @@ from nightsweep.ports import (
     ForeignContainer,
     Lease,
     Owed,
+    Reusable,
     Stored,
 )
-from nightsweep.store import boots, catalog, history, intents, leases, measured, stored
+from nightsweep.store import boots, catalog, history, intents, leases, measured, reused, stored
 from nightsweep.store.eventlog import log_event
 from nightsweep.store.session import MachineTime, Outage, Patient, Waiting, connect
 from nightsweep.units import MonotonicSeconds, Seconds
@@ -116,6 +118,24 @@ class PostgresStore:
     def stored(self, sweep_id: int) -> Stored:
         """See `ports.Store`."""
         return self._do.run(lambda c: stored.stored(c, sweep_id))
+
+    # --- taken over from other sweeps
+
+    def reusable(self, sweep_id: int) -> Reusable:
+        """See `ports.Store`."""
+        return self._do.run(lambda c: reused.reusable(c, sweep_id))
+
+    def reuse(self, lease: Lease, links: Sequence[Link]) -> None:
+        """See `ports.Store`."""
+        self._do.run(lambda c: reused.reuse(c, lease, links))
+
+    def reused_conditions(self, sweep_id: int, config: str) -> Mapping[str, Mapping[str, Any]]:
+        """See `ports.Store`."""
+        return self._do.run(lambda c: reused.reused_conditions(c, sweep_id, config))
+
+    def withdraw_reused(self, lease: Lease, config: str, *, conditions: frozenset[str]) -> int:
+        """See `ports.Store`."""
+        return self._do.run(lambda c: reused.withdraw(c, lease, config, under=conditions))
 
     # --- boots
 

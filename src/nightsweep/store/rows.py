@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from nightsweep.analysis.values import BootRow, Event, PrefillRow, ProductionRow, SweepRow, WindowRow
@@ -42,7 +43,8 @@ def window_row(row: Any) -> WindowRow:
         e2e_p50=row.e2e_p50,
         flag_details=row.flag_details,
         not_applied=tuple(row.applied.get("not_applied", ())),
-        notes=(*row.applied.get("notes", ()), *row.notes),
+        notes=(*row.applied.get("notes", ()), *row.notes, *_reused(row.reused_from)),
+        reused_from=row.reused_from,
         box_state=row.box_state,
     )
 
@@ -68,8 +70,13 @@ def prefill_row(row: Any) -> PrefillRow:
         conditions=row.conditions,
         tokens=row.tokens,
         under_load=row.under_load,
+        reused_from=row.reused_from,
         slowdown=_number(row.facts.get("decode_slowdown")),
     )
+
+
+def _reused(sweep: int | None) -> tuple[str, ...]:
+    return () if sweep is None else (f"reused from sweep {sweep}",)
 
 
 def _number(value: Any) -> float | None:
@@ -137,6 +144,7 @@ def sweep_row(row: Any) -> SweepRow:
         configs=row.configs,
         prefect_run=row.prefect_run,
         phase=row.phase,
+        reused=dict(Counter(row.reused or ())),
     )
 
 

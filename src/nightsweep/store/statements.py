@@ -10,6 +10,7 @@ from nightsweep.analysis.values import Filters
 from nightsweep.plan.model import DECODE
 from nightsweep.store.filters import of_cell, of_config, of_place
 from nightsweep.store.leases import NOW
+from nightsweep.store.places import prefill_places, reused_of_sweep, reused_sources, window_places
 from nightsweep.store.schema import (
     boots,
     boxes,
@@ -34,7 +35,7 @@ _PLACE = (
 """What every row says of where it is from; a box or an engine that is simulated makes the row so."""
 
 
-def _with_names(start: sa.FromClause, *, sweep: sa.Column[Any], config: sa.Column[Any]) -> sa.FromClause:
+def _with_names(start: sa.FromClause, *, sweep: sa.ColumnElement[Any], config: sa.Column[Any]) -> sa.FromClause:
     return (
         start.join(sweeps, sweeps.c.id == sweep)
         .join(configs, configs.c.id == config)
@@ -45,7 +46,9 @@ def _with_names(start: sa.FromClause, *, sweep: sa.Column[Any], config: sa.Colum
 
 def windows_matching(filters: Filters) -> sa.Select[Any]:
     """Return the SELECT of windows."""
-    start = windows.join(cells, cells.c.id == windows.c.cell_id).join(boots, boots.c.id == windows.c.boot_id)
+    places = window_places(filters.sweep)
+    start = places.join(windows, windows.c.id == places.c.window_id).join(cells, cells.c.id == places.c.cell_id)
+    start = start.join(boots, boots.c.id == windows.c.boot_id)
     source = _with_names(start, sweep=cells.c.sweep_id, config=cells.c.config_id)
     source = source.join(conditions, conditions.c.id == windows.c.conditions_id)
     numbers = ("seconds", "decode_rate", "acceptance_length", "acceptance_rate", "positions", "step_time_s")
@@ -62,7 +65,8 @@ def windows_matching(filters: Filters) -> sa.Select[Any]:
         boots.c.applied,
         windows.c.notes,
         windows.c.box.label("box_state"),
-        windows.c.repeat,
+        places.c.repeat,
+        places.c.reused_from,
         windows.c.attempt,
         windows.c.started_at,
         windows.c.flags,
@@ -84,21 +88,24 @@ def windows_matching(filters: Filters) -> sa.Select[Any]:
         sweep_configs.c.position,
         cells.c.temperature,
         cells.c.concurrency,
-        windows.c.repeat,
+        places.c.repeat,
         windows.c.attempt,
     )
 
 
 def prefills_matching(filters: Filters) -> sa.Select[Any]:
     """Return the SELECT of prefills."""
-    start = prefills.join(boots, boots.c.id == prefills.c.boot_id)
-    source = _with_names(start, sweep=prefills.c.sweep_id, config=prefills.c.config_id)
+    places = prefill_places(filters.sweep)
+    start = places.join(prefills, prefills.c.id == places.c.prefill_id).join(boots, boots.c.id == prefills.c.boot_id)
+    source = _with_names(start, sweep=places.c.sweep_id, config=prefills.c.config_id)
     source = source.join(conditions, conditions.c.id == prefills.c.conditions_id)
-    asked = ("tokens", "under_load", "repeat", "attempt")
+    asked = ("tokens", "under_load", "attempt")
     found = ("started_at", "flags", "prompt_tokens", "ttft_s", "rate", "cached_tokens", "facts")
     wanted = sa.select(
         prefills.c.id.label("prefill_id"),
-        prefills.c.sweep_id,
+        places.c.sweep_id,
+        places.c.repeat,
+        places.c.reused_from,
         prefills.c.boot_id,
         conditions.c.fingerprint.label("conditions"),
         *(prefills.c[name] for name in (*asked, *found)),
@@ -109,11 +116,11 @@ def prefills_matching(filters: Filters) -> sa.Select[Any]:
     if filters.since is not None:
         wanted = wanted.where(prefills.c.started_at >= filters.since)
     return wanted.where(*of_place(filters), *of_config(filters)).order_by(
-        prefills.c.sweep_id,
+        places.c.sweep_id,
         sweep_configs.c.position,
         prefills.c.under_load,
         prefills.c.tokens,
-        prefills.c.repeat,
+        places.c.repeat,
         prefills.c.attempt,
     )
 
@@ -146,7 +153,8 @@ def sweeps_matching(filters: Filters) -> sa.Select[Any]:
         sa.case((over, sa.literal("interrupted")), else_=sweeps.c.state).label("state_now"),
         boxes.c.name.label("box"),
         boxes.c.simulated,
-        _windows_of_sweep(windows.c.clean).label("repeats_clean"),
+        (_windows_of_sweep(windows.c.clean) + reused_of_sweep()).label("repeats_clean"),
+        reused_sources().label("reused"),
         _windows_of_sweep(~windows.c.clean).label("windows_flagged"),
         _count(boots, boots.c.sweep_id, boots.c.state == "failed").label("boots_failed"),
         _count(sweep_configs, sweep_configs.c.sweep_id).label("configs"),

@@ -9,7 +9,16 @@ from nightsweep.errors import NotFound
 from nightsweep.plan.model import DECODE, SINGLE_BATCH
 from nightsweep.plan.remaining import temperature_key
 from nightsweep.ports import Stored
-from nightsweep.store.schema import boots, cells, configs, prefills, sweeps, windows
+from nightsweep.store.schema import (
+    boots,
+    cells,
+    configs,
+    prefills,
+    reused_prefills,
+    reused_windows,
+    sweeps,
+    windows,
+)
 
 
 def stored(connection: sa.Connection, sweep_id: int) -> Stored:
@@ -17,9 +26,10 @@ def stored(connection: sa.Connection, sweep_id: int) -> Stored:
     if connection.scalar(sa.select(sweeps.c.id).where(sweeps.c.id == sweep_id)) is None:
         raise NotFound(what=f"sweep {sweep_id}", hint="`nightsweep status` lists the sweeps there are")
     return Stored(
-        windows=_windows(connection, sweep_id, kind=DECODE),
-        single_batches=_windows(connection, sweep_id, kind=SINGLE_BATCH),
-        prefills=_prefills(connection, sweep_id),
+        windows=_windows(connection, sweep_id, kind=DECODE) | _taken(connection, sweep_id, kind=DECODE),
+        single_batches=_windows(connection, sweep_id, kind=SINGLE_BATCH)
+        | _taken(connection, sweep_id, kind=SINGLE_BATCH),
+        prefills=_prefills(connection, sweep_id) | _taken_prefills(connection, sweep_id),
         failed_boots=_failed_boots(connection, sweep_id),
     )
 
@@ -47,6 +57,27 @@ def _prefills(connection: sa.Connection, sweep_id: int) -> dict[tuple[str, int, 
         .group_by(*key)
     )
     return {(r.hash, r.tokens, r.under_load, r.repeat): (r.clean, r.attempts) for r in rows}
+
+
+def _taken(connection: sa.Connection, sweep_id: int, *, kind: str) -> dict[tuple[str, int, str, int], tuple[bool, int]]:
+    """Return the places in which a window of another sweep stands: clean, and without an attempt of this one's."""
+    rows = connection.execute(
+        sa.select(configs.c.hash, cells.c.concurrency, cells.c.temperature, reused_windows.c.repeat)
+        .join(cells, cells.c.id == reused_windows.c.cell_id)
+        .join(configs, configs.c.id == cells.c.config_id)
+        .where(cells.c.sweep_id == sweep_id, cells.c.kind == kind)
+    )
+    return {(r.hash, r.concurrency, temperature_key(r.temperature), r.repeat): (True, 0) for r in rows}
+
+
+def _taken_prefills(connection: sa.Connection, sweep_id: int) -> dict[tuple[str, int, int, int], tuple[bool, int]]:
+    table = reused_prefills
+    rows = connection.execute(
+        sa.select(configs.c.hash, table.c.tokens, table.c.under_load, table.c.repeat)
+        .join(configs, configs.c.id == table.c.config_id)
+        .where(table.c.sweep_id == sweep_id)
+    )
+    return {(r.hash, r.tokens, r.under_load, r.repeat): (True, 0) for r in rows}
 
 
 def _failed_boots(connection: sa.Connection, sweep_id: int) -> dict[tuple[str, int], tuple[str, ...]]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from nightsweep.errors import SecretMissing
-from nightsweep.plan.model import EngineConfig, SecretRef
+from nightsweep.plan.model import EngineConfig, SecretRef, SweepPlan
 from nightsweep.ports import Engine, Launch, Secret
 
 CONTAINER_PORT = 8000
@@ -62,3 +62,12 @@ def environment(config: EngineConfig, *, environ: Mapping[str, str]) -> dict[str
         else:
             resolved[name] = str(value)
     return resolved
+
+
+def check_secrets(plan: SweepPlan, *, environ: Mapping[str, str]) -> None:
+    """Raise SecretMissing for the first secret that is not there: before anything is stopped, not in the middle of a night."""
+    for config in plan.configs:
+        environment(config, environ=environ)
+    key = plan.probe.api_key
+    if key is not None and key.from_env not in environ:
+        raise SecretMissing(variable=key.from_env, key="probe.api_key")

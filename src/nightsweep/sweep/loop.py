@@ -18,7 +18,6 @@ from nightsweep.errors import (
     HostError,
     LeaseLost,
     PortBusy,
-    SecretMissing,
     StoreError,
     StoreUnavailable,
     SweepError,
@@ -31,12 +30,13 @@ from nightsweep.plan.remaining import prefill_key, remaining, slots, window_key
 from nightsweep.ports import INTERRUPTED, BoxFacts, Progress, Stored
 from nightsweep.sweep.boot import Running, booted
 from nightsweep.sweep.guard import Guard
-from nightsweep.sweep.launch import environment
+from nightsweep.sweep.launch import check_secrets
 from nightsweep.sweep.lease import Held, held
 from nightsweep.sweep.measure import Measuring, api_key, measure_repeat, warm_up
 from nightsweep.sweep.night import Night
 from nightsweep.sweep.patience import database_waited_for
 from nightsweep.sweep.prefilling import measure_prefill
+from nightsweep.sweep.reuse import take_over, withdraw_other
 from nightsweep.sweep.signals import Terminated, one_interrupt, signals_deferred
 from nightsweep.sweep.single import measure_single_batch
 from nightsweep.sweep.steady import tell_steps
@@ -56,12 +56,12 @@ class _Run:
     night: Night
     keeper: Held
     box: BoxFacts
-    problems: list[str] = field(default_factory=list)
     guard: Guard
+    problems: list[str] = field(default_factory=list)
     done: int = 0
     glanced: float = 0.0
-
     disturbed: bool = False
+
     @property
     def sweep_id(self) -> int:
         return self.keeper.lease.sweep_id
@@ -132,8 +132,13 @@ class _Run:
         )
 
 
-def run_sweep(plan: SweepPlan, tools: Tools, *, file_text: str, steps: Steps, limits: Limits) -> Outcome:
+def run_sweep(
+    plan: SweepPlan, tools: Tools, *, file_text: str, steps: Steps, limits: Limits, reuse: bool = False
+) -> Outcome:
     """Run a sweep, or go on with it, and return how it ended.
+
+    Args:
+        reuse: Take over what earlier sweeps on this box measured under equal conditions.
 
     Raises:
         SecretMissing: A variable that a secret is taken from is not set; nothing was touched.
@@ -142,7 +147,7 @@ def run_sweep(plan: SweepPlan, tools: Tools, *, file_text: str, steps: Steps, li
         HostError: The machine is at fault; what was measured is kept, and the sweep is recorded as failed.
         StoreError: The database is at fault.
     """
-    check_secrets(plan, tools)
+    check_secrets(plan, environ=tools.environ)
     box = box_of(plan, tools)
     box_id = tools.store.box_id(box)
     sweep_id = tools.store.open_sweep(plan, box_id=box_id, file_text=file_text)
@@ -156,21 +161,14 @@ def run_sweep(plan: SweepPlan, tools: Tools, *, file_text: str, steps: Steps, li
                 tools=tools, plan=plan, steps=steps, night=night, keeper=keeper, box=box, guard=Guard(tools, lease)
             )
             try:
+                if reuse:
+                    take_over(tools, lease, plan, box_fingerprint=box.fingerprint)
                 state, note = _night(run)
             except BaseException as error:
                 _release_after(run, error)
                 raise
             tools.store.release(lease, state=state, note=note)
         return _outcome(run, state, note)
-
-
-def check_secrets(plan: SweepPlan, tools: Tools) -> None:
-    """Raise SecretMissing for the first secret that is not there: before anything is stopped, not in the middle of a night."""
-    for config in plan.configs:
-        environment(config, environ=tools.environ)
-    key = plan.probe.api_key
-    if key is not None and key.from_env not in tools.environ:
-        raise SecretMissing(variable=key.from_env, key="probe.api_key")
 
 
 def box_of(plan: SweepPlan, tools: Tools) -> BoxFacts:
@@ -193,9 +191,8 @@ def _night(run: _Run) -> tuple[str, str]:
         try:
             if left:
                 run.check()
-                run.night.next_boot(left)  # production is not taken down for a night in which nothing fits
-                until = run.night.limits.until
-                down = run.guard.down(run.plan.production, restore_by=until, check=run.check)
+                run.night.begin(left, sweep_id=run.sweep_id)  # nothing fits: then production is not taken down
+                down = run.guard.down(run.plan.production, restore_by=run.night.limits.until, check=run.check)
                 with down, run.night.measured_in(), database_waited_for(run.tools, left=run.night.left()):
                     _until_nothing_is_left(run, left)
         except StopWanted as stop:
@@ -253,8 +250,8 @@ def _until_nothing_is_left(run: _Run, left: tuple[BootTask, ...]) -> None:
 
 def _one_boot(run: _Run, task: BootTask) -> None:
     name = _boot_name(run, task)
-    try:
     run.guard.keep_down()
+    try:
         with contextlib.ExitStack() as stack:
             run.say("boot", f"booting {name}")
             with run.night.booting(task):
@@ -266,12 +263,12 @@ def _one_boot(run: _Run, task: BootTask) -> None:
         run.problems.append(f"{name}: {error}")
         run.say("failed", f"{name} failed: {error}")
         run.tools.store.event("boot_failed", f"{name}: {error}", level="warning", sweep_id=run.sweep_id)
-
     except (GpuBusy, PortBusy) as error:
         if not run.guard.keep_down():
             raise
         run.disturbed = True  # production was in the way, and is no more: what is left of this boot comes again
         run.problems.append(f"{name}: {error}")
+
 
 def _boot_name(run: _Run, task: BootTask) -> str:
     """Return what a boot is called; its number of a config's boots only where there are several."""
@@ -289,6 +286,7 @@ def _up(run: _Run, task: BootTask, stack: contextlib.ExitStack) -> Running:
     boot = booted(run.tools, run.keeper.lease, task, check=run.glance, secrets=secrets, api_key=key)
     running = stack.enter_context(boot)
     run.tools.store.event("boot_ready", f"{task.config.name} is ready", sweep_id=run.sweep_id, boot_id=running.boot_id)
+    withdraw_other(run.tools, run.keeper.lease, running)
     warm_up(work, running)
     return running
 

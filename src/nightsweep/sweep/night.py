@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
-from nightsweep.plan.fit import Reserve, engine_start, first_that_fits, production_start, reserve, why_not
+from nightsweep.plan.fit import PastStarts, Reserve, engine_start, first_that_fits, production_start, reserve, why_not
 from nightsweep.plan.model import BootTask, SweepPlan
 from nightsweep.sweep.tools import DropWanted, Limits, StopWanted, Tools
 from nightsweep.units import Seconds
@@ -21,6 +21,7 @@ class Night:
     Attributes:
         fresh: Whether nothing was booted in this run yet.
         ended: When the last engine was gone and production's turn began; None before.
+        past: The box's past starts as they were when the newest boot was chosen.
     """
 
     tools: Tools
@@ -29,6 +30,7 @@ class Night:
     limits: Limits
     fresh: bool = True
     ended: datetime | None = None
+    past: PastStarts = field(default_factory=PastStarts)
 
     @cached_property
     def reserve(self) -> Reserve:
@@ -94,7 +96,7 @@ class Night:
         left = self.left()
         if left is None:
             return 0
-        past = self.tools.store.past_starts(self.box_id)
+        past = self.past = self.tools.store.past_starts(self.box_id)
         chosen = first_that_fits(self.plan, tasks, past, left=left, fresh=self.fresh)
         if chosen is None:
             note = why_not(self.plan, tasks[0], past, left=left, fresh=self.fresh)
@@ -113,7 +115,7 @@ class Night:
             if left is None or left > 0:
                 raise
             waited = self.tools.clock.monotonic() - begun
-            expected = engine_start(task.config, self.tools.store.past_starts(self.box_id)).source
+            expected = engine_start(task.config, self.past).source  # not asked for again: the store may be away
             name = task.config.name
             note = f"{name} was dropped {waited:.0f} s after its start was begun (reckoned with {expected})"
             raise StopWanted(stop.state, f"{note}; {stop.note}") from stop
