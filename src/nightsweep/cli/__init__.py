@@ -26,7 +26,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pause": ("nightsweep.cli.pause", "Pause a sweep until `resume`: no schedule starts it meanwhile."),
     "restore": ("nightsweep.cli.restore", "Bring production back by hand."),
     "watchdog": ("nightsweep.cli.watchdog", "Bring production back when the service is dead past its time."),
-    "schedule": ("nightsweep.cli.schedule", "Have the service start a sweep by itself at night; list, pause, start now."),
+    "schedule": (
+        "nightsweep.cli.schedule",
+        "Have the service start a sweep by itself; list, pause, start now.",
+    ),
     "serve": ("nightsweep.cli.serve", "Run the long-lived service: Prefect server, schedules, sweeps."),
     "cells": ("nightsweep.cli.cells", "List measured cells: mean, run count, range and conditions."),
     "boots": ("nightsweep.cli.boots", "List boots: cold start, weights, KV cache tokens, failures."),

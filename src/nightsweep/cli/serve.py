@@ -12,6 +12,8 @@ import click
 from nightsweep import wiring
 
 if TYPE_CHECKING:
+    from nightsweep.service.looking import Looking
+    from nightsweep.service.prefect_api import PrefectApi
     from nightsweep.settings import Settings
 
 CHECK = 1.0
@@ -20,10 +22,10 @@ CHECK = 1.0
 
 @click.command(name="serve")
 def command() -> None:
-    """Run the service on this box until it is told to stop: database, Prefect server and the sweep flow.
+    """Run the service on this box until it is told to stop: database, Prefect server, the sweep flow, and schedules.
 
-    What is configured is used (NIGHTSWEEP_DATABASE_URL, NIGHTSWEEP_PREFECT_API_URL); what is not is brought up. Start a
-    sweep on it with `nightsweep run --on-service FILE` or from Prefect's page.
+    What is configured is used (NIGHTSWEEP_DATABASE_URL, NIGHTSWEEP_PREFECT_API_URL); what is not is brought up. It starts
+    what `nightsweep schedule` says, and takes sweeps by `nightsweep run --on-service FILE` and from Prefect's page.
 
     \b
     Example:
@@ -48,25 +50,42 @@ def _serve(chosen: Settings, prefect_database: str | None) -> None:
     from nightsweep.sweep.signals import Terminated, ignore_interrupts
 
     embedded = wiring.cluster(chosen) if chosen.database_url is None else None
-    with stack(
-        home=chosen.home,
-        box=chosen.box,
-        port=chosen.prefect_port,
-        database_url=prefect_database,
-        api_url=chosen.prefect_api_url,
-        environ={**os.environ, "NIGHTSWEEP_HOME": str(chosen.home)},
-        say=lambda text: click.echo(text, err=True),
-    ) as up:
+    with (
+        stack(
+            home=chosen.home,
+            box=chosen.box,
+            port=chosen.prefect_port,
+            database_url=prefect_database,
+            api_url=chosen.prefect_api_url,
+            environ={**os.environ, "NIGHTSWEEP_HOME": str(chosen.home)},
+            say=lambda text: click.echo(text, err=True),
+        ) as up,
+        _schedules(chosen, up.api) as look,
+    ):
         click.echo(f"serving box {chosen.box}; Prefect: {up.api.api_url.removesuffix('/api')}")
         try:
             while True:
                 if embedded is not None:
                     embedded.ensure()  # Prefect's server is in it as well, and starts none
                 up.check()
+                look()
                 time.sleep(CHECK)
         except (KeyboardInterrupt, Terminated):
             ignore_interrupts()
             click.echo("stopping: a sweep that runs ends its engine and brings production back")
+
+
+@contextlib.contextmanager
+def _schedules(chosen: Settings, api: PrefectApi) -> Iterator[Looking]:
+    """Yield what looks for schedules that are due, and starts them."""
+    from nightsweep.service.dispatch import Dispatcher, PrefectRuns
+    from nightsweep.service.looking import Looking
+
+    clock = wiring.SystemClock()
+    with wiring.open_schedules(chosen) as records:
+        runs = PrefectRuns(api, box=chosen.box)
+        dispatcher = Dispatcher(box=chosen.box, records=records, runs=runs, started=clock.now(), say=click.echo)
+        yield Looking(dispatcher, clock=clock, say=lambda text: click.echo(text, err=True))
 
 
 @contextlib.contextmanager

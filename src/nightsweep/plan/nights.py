@@ -25,6 +25,13 @@ def some_start(cron: str) -> datetime | None:
         return None
 
 
+def in_words(schedule: Schedule) -> str:
+    """Return the schedule's cron in words of its zone's time, such as "22:30 every day"; "by hand" without one."""
+    if schedule.cron is None:
+        return "by hand"
+    return CronSim(schedule.cron, ORDINARY).explain().removeprefix("At ")
+
+
 def next_start(schedule: Schedule, *, after: datetime) -> datetime | None:
     """Return the first start of the schedule's cron later than `after`, in UTC; None when it has none.
 

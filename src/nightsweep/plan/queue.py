@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from nightsweep.plan.model import Schedule
-from nightsweep.plan.nights import last_start, night_of, starts_between
+from nightsweep.plan.nights import last_start, next_start, night_of, starts_between
 
 QUEUED, SUBMITTED, RUNNING = "queued", "submitted", "running"
 DONE, PARTIAL, FAILED = "done", "partial", "failed"
@@ -135,6 +135,12 @@ def newest_start(row: Scheduled, *, now: datetime) -> datetime | None:
     if by_cron is not None and by_cron >= row.since:
         starts.append(by_cron)
     return max(starts, default=None)
+
+
+def comes_next(row: Scheduled, *, now: datetime) -> datetime | None:
+    """Return the next start: now for one that is due, or asked for by hand and not begun; None when none will come."""
+    night = opened(replace(row, paused=False), now=now)
+    return now if night is not None and night.state == QUEUED else next_start(row.when, after=now)
 
 
 def is_over(row: Scheduled, *, start: datetime, now: datetime, begun: bool = False) -> bool:

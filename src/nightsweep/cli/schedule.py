@@ -1,0 +1,288 @@
+"""`nightsweep schedule`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nightsweep import wiring
+from nightsweep.errors import NotFound, PlanError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from nightsweep.analysis.schedules import Left
+    from nightsweep.plan.model import Schedule, SweepPlan
+    from nightsweep.plan.queue import Scheduled
+    from nightsweep.settings import Settings
+    from nightsweep.store.queries import Queries
+    from nightsweep.store.schedules import Schedules
+
+SWEEPS_SEARCHED = 200
+"""Newest sweeps among which a schedule's own is looked for."""
+
+
+class NoStart(PlanError):
+    """A sweep file that says no start, scheduled without one."""
+
+    summary = (
+        'nothing says when {name} starts: add `schedule: {{cron: "30 22 * * *", until: "07:00"}}` to {source}, '
+        'give --cron "30 22 * * *", or give --now to start it once, at once'
+    )
+
+
+class StillPaused(PlanError):
+    """A start by hand of a schedule that is paused."""
+
+    summary = "schedule {name!r} is paused, and --now would start nothing: `nightsweep schedule --resume {name}` first"
+
+
+@dataclass(frozen=True)
+class Given:
+    """What was given on the command line; None takes the file's, else the stored schedule's own."""
+
+    cron: str | None
+    timezone: str | None
+    until: str | None
+    priority: int | None
+    name: str | None
+
+
+@click.command(name="schedule")
+@click.argument("target", metavar="[FILE|NAME]", required=False)
+@click.option("--cron", metavar="CRON", help='When it starts: five fields, such as "30 22 * * *".')
+@click.option(
+    "--timezone", metavar="ZONE", help="Whose clock cron and --until mean, such as Europe/Amsterdam; else UTC."
+)
+@click.option("--until", metavar="HH:MM|never", help="When production must serve again, every night.")
+@click.option("--priority", type=int, help="Of several that are due the highest runs first; 0 by default.")
+@click.option("--name", metavar="NAME", help="What the schedule is called; else the sweep's own name.")
+@click.option("--now", "action", flag_value="now", help="Start it once, as soon as the box is free.")
+@click.option("--pause", "action", flag_value="pause", help="Start it no more; what runs goes on.")
+@click.option("--resume", "action", flag_value="resume", help="Start it again; at once while its night lasts.")
+@click.option("--remove", "action", flag_value="remove", help="Take the schedule away; what it measured stays.")
+@click.option("--list", "action", flag_value="list", help="Show all schedules of this box: the same as naming none.")
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+def command(
+    target: str | None,
+    cron: str | None,
+    timezone: str | None,
+    until: str | None,
+    priority: int | None,
+    name: str | None,
+    action: str | None,
+    as_json: bool,
+) -> None:
+    """Have the service start a sweep FILE by itself, night after night until nothing is left; or change the schedule NAME.
+
+    What is not given is taken from the file's section `schedule`, else it stays as it is. Nothing starts without
+    `nightsweep serve` running on the box.
+
+    \b
+    Example:
+      nightsweep schedule sweep.yaml --cron "30 22 * * *" --timezone Europe/Amsterdam --until 07:00
+      nightsweep schedule --now sweep.yaml
+      nightsweep schedule --pause dflash2-depth
+      nightsweep schedule --list
+    """
+    given = Given(cron=cron, timezone=timezone, until=until, priority=priority, name=name)
+    if target is None and action not in (None, "list"):
+        raise click.UsageError(f"--{action} needs a schedule's name: `nightsweep schedule --list` shows them")
+    if as_json and (target is not None or action not in (None, "list")):
+        raise click.UsageError("--json is for the list: `nightsweep schedule --list --json`")
+    chosen = wiring.settings()
+    with wiring.open_schedules(chosen) as schedules:
+        if target is None or action == "list":
+            _list(chosen, schedules, as_json=as_json)
+        elif action is None or (action == "now" and Path(target).is_file()):
+            _put(chosen, schedules, target, given, now=action == "now")
+        else:
+            _act(chosen, schedules, target, action)
+
+
+def _act(chosen: Settings, schedules: Schedules, target: str, action: str) -> None:
+    row = _find(schedules.all(chosen.box), target, box=chosen.box)
+    if action == "remove":
+        schedules.remove(row.id)
+        goes_on = f"; sweep {row.night.sweep_id} of it goes on" if row.under_way and row.night else ""
+        click.echo(f"schedule {row.name} is removed{goes_on}; what it measured stays")
+    elif action == "now":
+        _start_once(chosen, schedules, row)
+    else:
+        schedules.set_paused(row.id, paused=action == "pause")
+        _tell(chosen, _find(schedules.all(chosen.box), row.name, box=chosen.box), done=f"{action}d")
+
+
+def _start_once(chosen: Settings, schedules: Schedules, row: Scheduled) -> None:
+    if row.paused:
+        raise StillPaused(name=row.name)
+    if row.under_way:
+        click.echo(f"schedule {row.name} runs already: `nightsweep status` shows how far it is")
+        return
+    schedules.start_once(row.id, at=datetime.now(UTC))
+    _tell(chosen, _find(schedules.all(chosen.box), row.name, box=chosen.box), done="to be started once")
+
+
+def _find(rows: Sequence[Scheduled], target: str, *, box: str) -> Scheduled:
+    """Return the schedule of a name, or of the sweep file at a path.
+
+    Raises:
+        NotFound: There is none; the hint lists those there are.
+    """
+    from nightsweep.analysis.schedules import listed
+
+    name = target
+    if all(row.name != target for row in rows) and Path(target).is_file():
+        path = Path(target).absolute()
+        name = wiring.load_plan(wiring.read_text(path), source=target, base=path.parent)[0].name
+    found = next((row for row in rows if row.name == name), None)
+    if found is None:
+        there = f"there are {listed(row.name for row in rows)}" if rows else "there is none yet"
+        raise NotFound(what=f"schedule {name!r} of box {box}", hint=f"{there}; `nightsweep schedule FILE` makes one")
+    return found
+
+
+def _put(chosen: Settings, schedules: Schedules, file: str, given: Given, *, now: bool) -> None:
+    text = wiring.read_text(file)
+    base = Path.cwd() if file == "-" else Path(file).absolute().parent
+    plan, _ = wiring.load_plan(text, source=file, base=base)  # a mistake is told now, not at night
+    name = given.name or plan.name
+    known = next((row for row in schedules.all(chosen.box) if row.name == name), None)
+    when = _merged(given, plan.schedule, None if known is None else known.when)
+    if when.cron is None and not now:
+        raise NoStart(name=name, source=file)
+    if now and known is not None and known.paused:
+        raise StillPaused(name=name)
+    at = datetime.now(UTC)
+    once = at if now and not (known is not None and known.under_way) else None
+    source = "standard input" if file == "-" else str(Path(file).absolute())
+    row = schedules.put(
+        when, box=chosen.box, name=name, file_text=text, source=source, base=str(base), at=at, once_at=once
+    )
+    _tell(chosen, row, done="changed" if known is not None else "made")
+    if when.cron is not None and given.timezone is None and when.timezone == "UTC":
+        click.echo('its times are UTC: give --timezone (such as "Europe/Amsterdam") for another clock', err=True)
+
+
+def _merged(given: Given, of_file: Schedule | None, stored: Schedule | None) -> Schedule:
+    """Return what is scheduled: as given, else as the file's section says, else as it was."""
+    from nightsweep.plan.model import Schedule
+    from nightsweep.plan.quantities import clock_time, cron, zone
+
+    file, kept = of_file or Schedule(), stored or Schedule()
+    own_zone = file.cron is not None or file.timezone != Schedule.timezone
+    until = file.until or kept.until
+    if given.until is not None:
+        until = None if given.until == "never" else _read(clock_time, given.until, option="--until")
+    return Schedule(
+        cron=_read(cron, given.cron, option="--cron") if given.cron is not None else file.cron or kept.cron,
+        timezone=_read(zone, given.timezone, option="--timezone")
+        if given.timezone is not None
+        else (file if own_zone else kept).timezone,
+        until=until,
+        priority=given.priority if given.priority is not None else file.priority or kept.priority,
+    )
+
+
+def _read(reader: Callable[[object], str], value: str, *, option: str) -> str:
+    from nightsweep.plan.mistakes import Refused
+
+    try:
+        return reader(value)
+    except Refused as refused:
+        said = ". ".join(filter(None, (f"found {value!r}; give {refused.allowed}", refused.remedy)))
+        raise click.BadParameter(said, param_hint=option) from None
+
+
+def _tell(chosen: Settings, row: Scheduled, *, done: str) -> None:
+    """Say what a schedule is now, when it starts next, and whether anything is there to start it."""
+    from nightsweep.analysis.schedules import next_said
+    from nightsweep.plan.nights import in_words
+
+    when = f"{in_words(row.when)} ({row.when.timezone})" if row.when.cron else in_words(row.when)
+    end = f", until {row.when.until}" if row.when.until else ", without an end"
+    priority = f", priority {row.when.priority}" if row.when.priority else ""
+    click.echo(f"schedule {row.name} is {done}: {when}{end}{priority}")
+    click.echo(f"next start: {next_said(row, now=datetime.now(UTC))}")
+    if not _served(chosen):
+        click.echo(
+            f"nothing serves box {chosen.box} now, and nothing starts before it does: run `nightsweep serve` "
+            "(deploy/nightsweep.service keeps it up under systemd, docker-compose.yml in containers)",
+            err=True,
+        )
+
+
+def _served(chosen: Settings) -> bool:
+    from nightsweep.service.prefect_api import PrefectApi
+    from nightsweep.service.prefect_server import PrefectUnavailable
+
+    api = PrefectApi(chosen.prefect_api_url or f"http://127.0.0.1:{chosen.prefect_port}/api")
+    try:
+        return api.deployment_id(chosen.box) is not None
+    except PrefectUnavailable:
+        return False
+
+
+def _list(chosen: Settings, schedules: Schedules, *, as_json: bool) -> None:
+    from nightsweep.analysis.schedules import in_turn, schedule_document, schedules_table
+    from nightsweep.cli import render
+
+    now = datetime.now(UTC)
+    rows = in_turn(schedules.all(chosen.box), now=now)
+    left = _left_of(chosen, rows)
+    if as_json:
+        listed = [
+            {
+                **schedule_document(row, now=now),
+                "left_repeats": None if one is None else one.left,
+                "planned_repeats": None if one is None else one.planned,
+            }
+            for row, one in zip(rows, left, strict=True)
+        ]
+        render.print_json({"schedules": listed})
+    elif rows:
+        render.show(schedules_table(rows, title=f"Schedules of box {chosen.box}", now=now, left=left))
+    else:
+        click.echo(f"no schedule on box {chosen.box}: `nightsweep schedule FILE` makes one")
+
+
+def _left_of(chosen: Settings, rows: Sequence[Scheduled]) -> list[Left | None]:
+    if not rows:
+        return []
+    with wiring.open_queries(chosen) as queries:
+        return [_left(queries, row) for row in rows]
+
+
+def _left(queries: Queries, row: Scheduled) -> Left | None:
+    """Return what is left of a schedule's sweep; None for a file that cannot be read any more."""
+    from nightsweep.analysis.progress import progress_of
+    from nightsweep.analysis.schedules import Left
+    from nightsweep.analysis.values import Filters
+
+    try:
+        plan, _ = wiring.load_plan(row.file_text, source=row.source, base=Path(row.base) if row.base else None)
+    except PlanError:
+        return None
+    same = (each for each in queries.sweeps(limit=SWEEPS_SEARCHED) if each.name == plan.name)
+    sweep_id = next((each.sweep_id for each in same if _is_of(queries, each.sweep_id, plan)), None)
+    if sweep_id is None:
+        progress = progress_of(plan, windows=(), prefills=(), boots=())
+    else:
+        of_sweep = Filters(sweep=sweep_id, with_flagged="yes")
+        progress = progress_of(
+            plan,
+            windows=queries.windows(of_sweep),
+            prefills=queries.prefills(of_sweep),
+            boots=queries.boots(of_sweep),
+        )
+    left = sum(config.left for config in progress)
+    return Left(left=left, planned=sum(config.planned for config in progress))
+
+
+def _is_of(queries: Queries, sweep_id: int, plan: SweepPlan) -> bool:
+    stored = queries.sweep_plan(sweep_id)
+    return stored is not None and stored.fingerprint == plan.fingerprint
