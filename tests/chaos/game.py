@@ -119,7 +119,7 @@ class Game:
                 return False
             if moment.phase == ANY or _phase(scene) == moment.phase or time.monotonic() > end:
                 break
-            time.sleep(0.01)
+            time.sleep(0.02)
         time.sleep(moment.into)
         self._remember()
         return True
@@ -132,7 +132,7 @@ class Game:
             while time.monotonic() < soon:
                 if self.world.evidence.storing():
                     return
-                time.sleep(0.001)
+                time.sleep(0.004)
 
     def _strike(self, moment: Moment, sweep: ChaosSweep) -> Entry:
         """Kill the victim; one that is not there for a while is replaced by the service."""

@@ -15,7 +15,7 @@ pid() { cat "$dir/pid" 2>/dev/null || echo 0; }
 
 # A zombie counts as gone: where pid 1 does not reap, one stays after each stop.
 alive() {
-    stat=$(cat "/proc/$(pid)/stat" 2>/dev/null) || return 1
+    stat=$(cat "/proc/${1:-$(pid)}/stat" 2>/dev/null) || return 1
     state=${stat##*) }
     [ "${state%% *}" != Z ]
 }
@@ -35,6 +35,9 @@ start() {
     mkdir -p "$dir"
     alive && return 0
     rm -f "$dir/pid"
+    # The engine's own containerd dies with it; a dead one that was not reaped would be waited for as if it lived.
+    daemon=$dir/exec/containerd/containerd.pid
+    alive "$(cat "$daemon" 2>/dev/null || echo 0)" || rm -f "$daemon"
     apart="unshare --net sh -c"
     [ "${NIGHTSWEEP_DOCKERD_NETWORK:-}" = machine ] && {
         apart="sh -c"
