@@ -8,13 +8,14 @@ from dataclasses import replace
 import pytest
 
 from nightsweep.engine.dialects import sglang_dialect
+from nightsweep.measurement.derive import derive
 from nightsweep.measurement.single_batch import derive_single_batch
 from nightsweep.measurement.values import WindowResult
 from nightsweep.plan.model import SamplingSpec
 from nightsweep.ports import Probe, SingleBatchRequest, Target
 from nightsweep.probe.http_probe import HttpProbe
-from nightsweep.units import Tokens
-from tests.contract.test_probe import DIALECT, Bench, RealClock, always, bench
+from nightsweep.units import Seconds, Tokens
+from tests.contract.test_probe import DIALECT, Bench, RealClock, a_window, always, bench
 from tests.data.tiny_openai_engine import MODEL, TinyEngine, TinySGLang
 
 __all__ = ["bench"]
@@ -138,3 +139,30 @@ def test_an_engine_that_is_gone_ends_the_run_at_once(engine: TinyEngine, probe: 
     engine.step = 5.0
     raw = probe.single_batch(target_of(engine), ASKED, alive=lambda: False)
     assert raw.ended_early == "engine_exited"
+
+
+def test_a_decode_window_on_the_native_endpoint_has_acceptance_by_its_own_requests(
+    native: TinySGLang, probe: HttpProbe
+) -> None:
+    native.step = 0.004
+    target = replace(target_of(native), api="generate")
+    asked = a_window(window=Seconds(1.2), concurrency=4, sampling=SamplingSpec(max_tokens=61))
+    result = derive(probe.window(target, asked, alive=always), dialect=NATIVE, num_speculative_tokens=3)
+    assert result.flags == (), result.flag_details
+    assert result.numbers is not None
+    assert result.numbers.acceptance_length == pytest.approx(2.0, abs=0.05)
+    assert result.numbers.positions == pytest.approx((2 / 3, 1 / 3, 0.0), abs=0.05)
+    assert "meta_info" in result.numbers.sources["acceptance_length"]
+    assert native.seen[0]["text"] in ("one", "two", "three")
+    assert native.seen[0]["sampling_params"]["max_new_tokens"] == 61
+
+
+def test_a_decode_window_on_the_other_endpoints_falls_back_to_the_engines_state(
+    native: TinySGLang, probe: HttpProbe
+) -> None:
+    native.state = {"internal_states": [{"avg_spec_accept_length": 1.75}]}
+    raw = probe.window(target_of(native), a_window(), alive=always)
+    numbers = derive(raw, dialect=NATIVE, num_speculative_tokens=3).numbers
+    assert numbers is not None
+    assert numbers.acceptance_length == 1.75
+    assert "/server_info" in numbers.sources["acceptance_length"]

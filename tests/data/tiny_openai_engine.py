@@ -434,7 +434,12 @@ class TinySGLang(TinyEngine):
 
     Source:
         SGLang 0.5.23 `srt/managers/io_struct.py` and `srt/metrics/collector.py` (names); the stream's text is cumulative.
+
+    Attributes:
+        state: What `/server_info` answers; None is no such page.
     """
+
+    state: dict[str, Any] | None = None
 
     def page(self) -> str:
         """Return the metrics page, in SGLang's names."""
@@ -453,11 +458,14 @@ class TinySGLang(TinyEngine):
     async def _answer(
         self, method: str, path: str, body: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        if path == "/server_info" and self.state is not None:
+            _plain(writer, 200, json.dumps(self.state))
+            return
         if path != "/generate":
             await super()._answer(method, path, body, reader, writer)
             return
         self.seen.append(body)
-        ids, wanted = body["input_ids"], body["sampling_params"]["max_new_tokens"]
+        ids, wanted = body.get("input_ids") or body["text"].split(), body["sampling_params"]["max_new_tokens"]
         request = _Request(tokens=wanted, prompt=len(ids))
         await asyncio.sleep(len(ids) / self.prefill_rate)
         self._waiting.append(request)

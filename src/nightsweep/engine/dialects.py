@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from nightsweep.engine.values import Dialect, Series, Unavailable
 from nightsweep.engine.versions import Version, parse_version
@@ -211,7 +212,26 @@ def sglang_dialect(version: str | None) -> Dialect:
         series[name] = Unavailable(SGLANG_STEPS)
     for name in ("prefill_seconds_sum", "prefill_seconds_count"):
         series[name] = Unavailable("SGLang exposes no prefill time of a request")
-    return Dialect(engine="sglang", version=version or "unknown", series=series, step_semantics=SGLANG_STEPS)
+    return Dialect(
+        engine="sglang",
+        version=version or "unknown",
+        series=series,
+        step_semantics=SGLANG_STEPS,
+        state_paths=("/server_info", "/get_server_info"),
+    )
+
+
+def state_values(answer: Any) -> dict[str, float]:
+    """Return by canonical name what SGLang's state tells; absent is absent.
+
+    Source:
+        SGLang `/server_info` (0.5.6+; `/get_server_info` before): `internal_states[].avg_spec_accept_length`, one per engine
+        of data parallelism, cumulative since the boot or the last flush of the cache.
+    """
+    states = answer.get("internal_states") if isinstance(answer, dict) else None
+    told = [state.get("avg_spec_accept_length") for state in states or () if isinstance(state, dict)]
+    lengths = [float(value) for value in told if isinstance(value, int | float) and value >= 1.0]
+    return {"acceptance_length_state_gauge": math.fsum(lengths) / len(lengths)} if lengths else {}
 
 
 def _sglang_before_realtime() -> dict[str, Entry]:

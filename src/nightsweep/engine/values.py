@@ -145,6 +145,7 @@ class Dialect:
     version: str
     series: Mapping[str, tuple[Series, ...] | Unavailable]
     step_semantics: str = ""
+    state_paths: tuple[str, ...] = ()  # that answer with the engine's own state in JSON, the newest first
 
 
 @dataclass(frozen=True)

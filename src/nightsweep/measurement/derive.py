@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from nightsweep.engine.values import Dialect, Unavailable
 from nightsweep.errors import DialectMismatch
 from nightsweep.measurement import client_times, rates
+from nightsweep.measurement.acceptance import elsewhere
 from nightsweep.measurement.buffering import delivery, without_times
 from nightsweep.measurement.degenerate import degenerate
 from nightsweep.measurement.flags import flags
@@ -46,10 +47,6 @@ NO_TIMES: Mapping[str, str] = {
 }
 """Why a client-side time can be missing."""
 
-ACCEPTANCE_GAUGE = "acceptance_length_gauge"
-FEW_CALLS = 200
-"""Verify calls of finished requests below which the gauge of the last interval says as much."""
-
 
 def derive(raw: RawWindow, *, dialect: Dialect, num_speculative_tokens: int | None) -> WindowResult:
     """Return the numbers and flags of a raw window. Pure.
@@ -57,8 +54,8 @@ def derive(raw: RawWindow, *, dialect: Dialect, num_speculative_tokens: int | No
     A window without both readings, or with an engine restart inside, has no numbers. Facts beside the numbers:
     `step_time_by_gaps` (s, the engine's inter-token histogram), `identity_rate` (tokens/s: concurrency * tokens per
     step and stream / step time by gaps, which must agree with the decode rate), the residuals of `identity`,
-    `mean_draft_length`, `mean_running`, `queued_share`, `chunks_per_read`, `acceptance_length_by_requests`, and the movement
-    of further counters.
+    `mean_draft_length`, `mean_running`, `streams_per_step`, `queued_share`, `chunks_per_read`,
+    `acceptance_length_by_requests`, and the movement of further counters.
 
     Args:
         dialect: Where this engine keeps its counters: gives sources and reasons.
@@ -153,7 +150,7 @@ class _Numbers:
             integrity=rates.integrity(before, after, concurrency=self.raw.concurrency, num_speculative_tokens=self.k),
             facts=self._facts(),
         )
-        return self._explained(self._with_gauge(numbers))
+        return self._explained(self._without_counters(numbers))
 
     def _count(self, name: str) -> Tokens | None:
         value = rates.delta(self.before, self.after, name)
@@ -178,42 +175,27 @@ class _Numbers:
             "identity_rate": self.raw.concurrency * per_step / by_gaps if by_gaps and per_step else None,
             "mean_draft_length": proposed / drafts if proposed is not None and drafts else None,
             "mean_running": mean_running(self.raw.samples),
+            "streams_per_step": rates.streams_per_step(before, after),
             "queued_share": queued_share(self.raw.samples),
         }
         found |= {f"{name}_in_window": rates.delta(before, after, name) for name in EXTRA_COUNTS}
         return {name: value for name, value in found.items() if value is not None}
 
-    def _with_gauge(self, numbers: DecodeNumbers) -> DecodeNumbers:
-        """Take the acceptance length from elsewhere where the engine has no counters of drafts; the source says from where.
-
-        Counts of requests that ended in the window come before a gauge of the last interval.
-        """
+    def _without_counters(self, numbers: DecodeNumbers) -> DecodeNumbers:
+        """Take the acceptance from elsewhere where the engine has no counters of drafts; the sources say from where."""
         if numbers.acceptance_length is not None or not isinstance(self.dialect.series.get("drafts"), Unavailable):
             return numbers
-        length, source = self._by_finished()
-        gauge = self.after.values.get(ACCEPTANCE_GAUGE)
-        if length is None and gauge is not None and gauge >= 1.0:
-            length = gauge
-            source = f"{self._names(ACCEPTANCE_GAUGE)} (gauge: mean over the engine's last interval in the window)"
-        if length is None:
+        found = elsewhere(self.raw, self.before, self.after, dialect=self.dialect, num_speculative_tokens=self.k)
+        if found is None:
             return numbers
-        return replace(numbers, acceptance_length=Ratio(length), sources={"acceptance_length": source})
-
-    def _by_finished(self) -> tuple[float | None, str]:
-        """Return the acceptance length of requests that ended in the window, whole: (tokens - requests) / verify calls.
-
-        Each request's first token is the prefill's. None with too few of them.
-
-        Source:
-            SGLang `sglang:generation_tokens_total`, `sglang:num_requests_total` and `sglang:spec_verify_calls_total` (0.5.13+),
-            which move when a request ends.
-        """
-        names = ("generation_tokens_finished", "requests_finished", "spec_verify_calls_finished")
-        tokens, requests, calls = (rates.delta(self.before, self.after, name) for name in names)
-        if tokens is None or requests is None or not calls or calls < FEW_CALLS or tokens <= requests:
-            return None, ""
-        listed = " and ".join(self._names(name) for name in names)
-        return (tokens - requests) / calls, f"{listed} (whole requests that ended in the window)"
+        told = {"acceptance_length": found.length, "acceptance_rate": found.rate, "positions": found.positions}
+        return replace(
+            numbers,
+            acceptance_length=Ratio(found.length),
+            acceptance_rate=None if found.rate is None else Ratio(found.rate),
+            positions=found.positions,
+            sources={name: found.source for name, value in told.items() if value is not None},
+        )
 
     def _explained(self, numbers: DecodeNumbers) -> DecodeNumbers:
         """Add the source of every number there is, and the reason for every number there is not."""

@@ -180,6 +180,19 @@ def tokens_per_step_and_stream(before: Reading, after: Reading, *, concurrency: 
     return Ratio(tokens / (steps * concurrency)) if tokens is not None and steps else None
 
 
+def streams_per_step(before: Reading, after: Reading) -> float | None:
+    """Return the mean number of decoding streams in a step: what the engine really ran at once.
+
+    Below the concurrency by as much as streams spend outside of decoding: a prefill, a queue, the way of an answer's end to the
+    client and of the next request back. A window can be full of requests under way and still hold fewer streams per step.
+
+    Source:
+        vLLM `vllm:inter_token_latency_seconds_count` (one sample per request and step) over `vllm:iteration_tokens_total_count`.
+    """
+    gaps, steps = delta(before, after, "itl_count"), delta(before, after, "steps")
+    return gaps / steps if gaps is not None and steps else None
+
+
 def integrity(
     before: Reading, after: Reading, *, concurrency: int, num_speculative_tokens: int | None
 ) -> dict[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from nightsweep.measurement.values import RequestAcceptance, RequestTiming
 from nightsweep.units import MonotonicSeconds
@@ -18,12 +19,21 @@ LEAST_DIFFERENCE = 0.02
 
 @dataclass(frozen=True)
 class OwnAcceptance:
-    """Acceptance length over requests' own numbers, with the standard error that the spread between requests gives."""
+    """Acceptance length over requests' own numbers, with the standard error that the spread between requests gives.
+
+    Attributes:
+        rate: accepted / draft tokens; None when a request did not tell both.
+        positions: Accepted at i / drafts; None when a request did not tell. Shape: (most accepted,), position 0 first.
+        source: The field of the answers.
+    """
 
     length: float
     standard_error: float | None
     requests: int
     drafts: int
+    source: str
+    rate: float | None = None
+    positions: tuple[float, ...] | None = None
 
 
 def positions_of(told: RequestAcceptance) -> tuple[float, ...] | None:
@@ -46,26 +56,39 @@ def own_acceptance(
     Numbers are of whole requests, also of one that began before the window. The error is that of a ratio of two means over
     requests.
     """
-    told = [
-        (float(one.acceptance.accepted_tokens), float(one.acceptance.drafts))
+    ended = [
+        one.acceptance
         for one in requests
         if one.acceptance is not None
-        and one.acceptance.drafts
-        and one.acceptance.accepted_tokens is not None
         and one.ended is not None
         and opened <= one.ended <= closed
         and not one.cancelled
+        and one.acceptance.drafts
+        and one.acceptance.accepted_tokens is not None
     ]
+    told = [(float(one.accepted_tokens or 0), float(one.drafts or 0)) for one in ended]
     drafts = sum(count for _, count in told)
     if not drafts:
         return None
-    ratio = sum(accepted for accepted, _ in told) / drafts
+    accepted = sum(count for count, _ in told)
+    proposed = [one.draft_tokens for one in ended]
     return OwnAcceptance(
-        length=1.0 + ratio,
-        standard_error=_error(told, ratio=ratio, drafts=drafts),
+        length=1.0 + accepted / drafts,
+        standard_error=_error(told, ratio=accepted / drafts, drafts=drafts),
         requests=len(told),
         drafts=round(drafts),
+        source=ended[0].source,
+        rate=accepted / sum(filter(None, proposed)) if all(proposed) else None,
+        positions=_positions([one.histogram for one in ended]),
     )
+
+
+def _positions(histograms: Sequence[tuple[int, ...] | None]) -> tuple[float, ...] | None:
+    known = [histogram for histogram in histograms if histogram]
+    if not known or len(known) < len(histograms):
+        return None
+    summed = tuple(sum(counts) for counts in zip_longest(*known, fillvalue=0))
+    return positions_of(RequestAcceptance(source="", histogram=summed))
 
 
 def _error(told: Sequence[tuple[float, float]], *, ratio: float, drafts: float) -> float | None:

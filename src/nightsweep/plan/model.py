@@ -173,7 +173,7 @@ class ProbeSpec:
         through: Base URL (with /v1) that the load goes through, e.g. the production proxy; None is the engine itself.
         prompts: Name of a bundled prompt set, or the path of a JSONL file.
         prompts_hash: SHA-256 (hex) of the prompt set's content; None until the file was read.
-        api: "chat" or "completions".
+        api: "chat", "completions", or "generate": SGLang's own endpoint, which tells each request's acceptance.
         prompt_seed: Seed of the order in which prompts are drawn: the same for every config (common random numbers).
         warmup: Longest time for the uncounted load after a boot; 0 is none.
         max_attempts: Measurements of one repeat at most: the first and two more when flagged.

@@ -157,7 +157,7 @@ class ProbeIn(Section):
     boots: Positive = 1
     prompts: Annotated[Any, BeforeValidator(_prompts)] = "code"
     prompt_seed: Annotated[Any, BeforeValidator(quantities.whole(least=0))] = 20260101
-    api: Annotated[Any, BeforeValidator(quantities.choice("chat", "completions"))] = "chat"
+    api: Annotated[Any, BeforeValidator(quantities.choice("chat", "completions", "generate"))] = "chat"
     through: Annotated[Any, BeforeValidator(quantities.url_v1)] = None
     api_key: SecretIn = None
     sampling: SamplingIn = Field(default_factory=SamplingIn)

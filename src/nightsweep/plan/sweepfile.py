@@ -112,6 +112,7 @@ def _plan(raw: Any, reading: _Reading) -> dict[str, Any] | None:
         return None
     control = control_of(raw.get("control"), configs, reading.mistakes)
     _refuse_endless(configs, probe, reading)
+    _check_api(configs, probe, reading)
     if reading.mistakes:
         return None
     parts["control"] = control
@@ -303,6 +304,13 @@ def _warn_streams(configs: tuple[EngineConfig, ...], probe: ProbeSpec, reading: 
         if limits and min(limits) < most:
             text = f"{most} streams are more than {key} {min(limits)} lets run: those windows will be flagged"
             reading.warnings.append((("probe", "concurrency"), text))
+
+
+def _check_api(configs: tuple[EngineConfig, ...], probe: ProbeSpec, reading: _Reading) -> None:
+    kinds = {config.engine.kind for config in configs}
+    if probe.api == "generate" and kinds != {"sglang"}:
+        remedy = "Write `api: completions`: the same prompts, on an endpoint that both engines have."
+        reading.mistakes.append(Mistake(("probe", "api"), "generate", "an API of the engine", remedy))
 
 
 def _schedule(raw: Any, reading: _Reading) -> Schedule | None:

@@ -11,11 +11,11 @@ from nightsweep import __version__
 from nightsweep.plan.model import SamplingSpec
 from nightsweep.ports import Secret, Target
 
-PATHS = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
+PATHS = {"chat": "/v1/chat/completions", "completions": "/v1/completions", "generate": "/generate"}
 
 
 def path_of(api: str) -> str:
-    """Return the path of an API, "chat" or "completions"."""
+    """Return the path of an API, "chat", "completions" or "generate"."""
     return PATHS[api]
 
 
@@ -76,11 +76,26 @@ def streaming_body(
     Args:
         prompt: Text, a list of chat messages, or a list of token ids.
         sampling: From `sampling_of`.
-        api: "chat" or "completions"; None takes the target's.
+        api: "chat", "completions" or "generate"; None takes the target's.
     """
+    if (api or target.api) == "generate":
+        return _native_body(prompt, sampling)
     body: dict[str, Any] = {"model": target.model, "stream": True, **sampling}
     body["stream_options"] = stream_options(continuous=continuous)
     body |= prompt_fields(prompt, api=api or target.api)
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def _native_body(prompt: Any, sampling: Mapping[str, Any]) -> bytes:
+    """Return the body of SGLang's native endpoint; a seed is not among what all its versions take there."""
+    renamed = {name: value for name, value in sampling.items() if name not in ("max_tokens", "seed")}
+    given = prompt_fields(prompt, api="completions")["prompt"]
+    body = {
+        ("text" if isinstance(given, str) else "input_ids"): given,
+        "sampling_params": {**renamed, "max_new_tokens": sampling["max_tokens"]},
+        "return_logprob": False,
+        "stream": True,
+    }
     return json.dumps(body, separators=(",", ":")).encode()
 
 

@@ -97,16 +97,17 @@ class HttpProbe:
 
     def served_token(self, target: Target, *, timeout: Seconds, check: Callable[[], None] = lambda: None) -> str | None:
         """Ask the engine itself, not a proxy, for one token. Return None when one was served, else the reason why not."""
+        api = "completions" if target.api == "generate" else target.api
         body = {
             "model": target.model,
             "max_tokens": 1,
             "temperature": 0.0,
             "stream": False,
-            **prompt_fields("Say one word.", api=target.api),
+            **prompt_fields("Say one word.", api=api),
         }
 
         async def ask(client: httpx.AsyncClient) -> str | None:
-            url = target.base_url + path_of(target.api)
+            url = target.base_url + path_of(api)
             try:
                 async with asyncio.timeout(float(timeout)):
                     response = await client.post(url, json=body, headers=headers_of(target))

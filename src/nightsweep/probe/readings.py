@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 
 import httpx
 
-from nightsweep.engine.dialects import select
+from nightsweep.engine.dialects import select, state_values
 from nightsweep.engine.exposition import samples_of as samples_of
 from nightsweep.engine.values import Dialect, Unavailable
 from nightsweep.errors import DialectMismatch, MetricsUnreadable
 from nightsweep.measurement.values import Reading
 from nightsweep.ports import Clock, Target
+from nightsweep.probe.bodies import headers_of
 from nightsweep.probe.client import DirectClient
 from nightsweep.probe.wire import RECORDER
 from nightsweep.units import MonotonicSeconds, Seconds
@@ -94,6 +95,23 @@ async def fetch_reading(
         values=canonical(raw, target.dialect, only=only),
         raw=raw,
     )
+
+
+async def with_state(client: DirectClient, target: Target, reading: Reading) -> Reading:
+    """Return the reading with what the engine's own state tells beside its counters, where it has such a page.
+
+    Asked only for what the counters' page does not hold: an acceptance length of any kind.
+    """
+    if "acceptance_length_gauge" in reading.values:
+        return reading
+    headers = headers_of(target)
+    for path in target.dialect.state_paths:
+        with contextlib.suppress(httpx.HTTPError, ValueError, TimeoutError):
+            async with asyncio.timeout(float(READ_TIMEOUT)):
+                response = await client.get(target.base_url + path, headers=headers)
+            if response.status_code == 200:
+                return replace(reading, values={**reading.values, **state_values(response.json())})
+    return reading
 
 
 async def settled_reading(

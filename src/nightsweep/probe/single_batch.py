@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import random
 from dataclasses import dataclass, replace
-from typing import Any
 
 from nightsweep.measurement.values import RawWindow, RequestTiming
 from nightsweep.ports import Clock, SingleBatchRequest, Target
@@ -101,23 +99,10 @@ class SingleBatchRun:
     def _asked(self, ids: list[int], *, continuous: bool) -> tuple[str, bytes]:
         given = replace(self.request.sampling, max_tokens=self.request.output, ignore_eos=True, min_tokens=None)
         sampling = sampling_of(given, temperature=self.request.temperature)
-        if self.target.dialect.engine == "sglang":
-            return "/generate", _native_body(ids, sampling)
-        body = streaming_body(self.target, ids, sampling=sampling, continuous=continuous, api="completions")
-        return path_of("completions"), body
+        api = "generate" if self.target.dialect.engine == "sglang" else "completions"
+        body = streaming_body(self.target, ids, sampling=sampling, continuous=continuous, api=api)
+        return path_of(api), body
 
     async def _streamed(self, path: str, body: bytes) -> tuple[RequestTiming, RequestLog]:
         log = await stream_alone(self.load_client, self.target, path, body=body, clock=self.clock, gone=self.gone)
         return timing_of(log), log
-
-
-def _native_body(ids: list[int], sampling: dict[str, Any]) -> bytes:
-    """Return the body of SGLang's native endpoint; a seed is not among what all its versions take there."""
-    renamed = {name: value for name, value in sampling.items() if name not in ("max_tokens", "seed")}
-    body = {
-        "input_ids": ids,
-        "sampling_params": {**renamed, "max_new_tokens": sampling["max_tokens"]},
-        "return_logprob": False,
-        "stream": True,
-    }
-    return json.dumps(body, separators=(",", ":")).encode()

@@ -15,7 +15,7 @@ from nightsweep.ports import Clock, Target, WindowRequest
 from nightsweep.probe.client import DirectClient
 from nightsweep.probe.draining import drained
 from nightsweep.probe.load import Load
-from nightsweep.probe.readings import fetch_reading, require_counter
+from nightsweep.probe.readings import fetch_reading, require_counter, with_state
 from nightsweep.units import Seconds
 
 FASTEST_SAMPLING = 0.25
@@ -183,7 +183,7 @@ class WindowRun:
             return None, None
         for _ in range(2):
             try:
-                return await self._reading(), None
+                return await with_state(self.client, self.target, await self._reading()), None
             except MetricsUnreadable as error:
                 unread = Closing("request_failed", f"the closing reading failed: {error}")
         return None, await self._blame(unread)

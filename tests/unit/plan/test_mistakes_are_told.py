@@ -47,6 +47,13 @@ def test_a_mistake_in_a_grid_does_not_make_the_names_wrong_as_well() -> None:
     assert len(problems_of(a_file(("[4, 5]", "[4, four]")))) == 1
 
 
+def test_sglangs_own_endpoint_is_refused_for_another_engine() -> None:
+    (problem,) = problems_of(a_file(("repeats: 3", "repeats: 3\n  api: generate")))
+
+    assert "probe.api: found generate" in problem
+    assert "Write `api: completions`" in problem
+
+
 @pytest.mark.parametrize("text", ["", "\n\n", "# nothing but a comment\n"])
 def test_an_empty_file_says_how_to_get_one(text: str) -> None:
     (problem,) = problems_of(text)
