@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from nightsweep.analysis.doctor import DatabaseFacts, SpoolFacts
     from nightsweep.plan.model import SweepPlan
+    from nightsweep.plan.queue import Scheduled
     from nightsweep.ports import Engine, Host
     from nightsweep.service.doctor_checks import DoctorSources
     from nightsweep.store.embedded import EmbeddedPostgres
@@ -150,6 +151,12 @@ def open_schedules(chosen: Settings) -> Iterator[Schedules]:
     revive = cluster(chosen).ensure if chosen.database_url is None else None
     with open_database(chosen) as engine:
         yield Schedules(engine, patience=Seconds(5.0), revive=revive, shelter=signals_deferred)
+
+
+def scheduled(chosen: Settings) -> tuple[Scheduled, ...]:
+    """Return what is scheduled on this box."""
+    with open_schedules(chosen) as schedules:
+        return schedules.all(chosen.box)
 
 
 # --- engines and hosts -------------------------------------------------------------------------------------------

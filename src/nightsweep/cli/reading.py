@@ -16,6 +16,7 @@ from nightsweep.analysis.values import BootRow, Event, Filters, PrefillRow, Prod
 from nightsweep.engine.values import LogLine
 from nightsweep.errors import NotFound
 from nightsweep.plan.model import SweepPlan
+from nightsweep.plan.queue import Scheduled
 
 if TYPE_CHECKING:
     from nightsweep.service.doctor_checks import DoctorSources
@@ -64,6 +65,7 @@ class Access:
     sleep: Callable[[float], None]
     doctor: Callable[[], DoctorSources]
     spool: Callable[[], SpoolFacts] = lambda: SpoolFacts("")
+    schedules: Callable[[], Sequence[Scheduled]] = lambda: ()
 
 
 def access(ctx: click.Context) -> Access:
@@ -108,4 +110,5 @@ def _wired() -> Access:
         sleep=time.sleep,
         doctor=lambda: wiring.doctor_sources(wiring.settings()),
         spool=lambda: wiring.spool_facts(wiring.settings()),
+        schedules=lambda: wiring.scheduled(wiring.settings()),
     )

@@ -11,11 +11,13 @@ import click
 from nightsweep.analysis import documents, listings, text
 from nightsweep.analysis.doctor import SpoolFacts, spool_said
 from nightsweep.analysis.progress import ConfigProgress, progress_of, time_left
+from nightsweep.analysis.schedules import in_turn, schedule_document, schedules_table
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.analysis.values import Event, Filters, SweepRow
 from nightsweep.cli import render
 from nightsweep.cli.reading import Access, Queries, access, find_sweep
 from nightsweep.cli.render import Line
+from nightsweep.plan.queue import Scheduled
 
 REFRESH = 2.0
 """Seconds between two looks of `--watch`."""
@@ -42,13 +44,21 @@ def command(ctx: click.Context, *, sweep: str | None, limit: int, watch: bool, f
         raise click.UsageError("--watch is for people: leave out --json and --csv")
     with reach.queries() as queries:
         if form != "table":
-            _for_programs(queries, sweep, limit=limit, form=form)
+            _for_programs(queries, sweep, limit=limit, form=form, reach=reach)
             return
         if watch:
             _watch(lambda: _look(queries, sweep, limit=limit, now=reach.now()), reach=reach)
         else:
             render.write(_look(queries, sweep, limit=limit, now=reach.now())[0])
+        if sweep is None:
+            render.write(_schedule_lines(reach.schedules(), now=reach.now()))
         render.write(_spool_lines(reach.spool()))
+
+
+def _schedule_lines(rows: Sequence[Scheduled], *, now: datetime) -> list[Line]:
+    if not rows:
+        return []
+    return [Line(""), *_lines(schedules_table(rows, title="Schedules, in the order that they get the box", now=now))]
 
 
 def _spool_lines(facts: SpoolFacts) -> list[Line]:
@@ -221,12 +231,13 @@ def _watch_plain(look: Callable[[], tuple[list[Line], bool]], *, reach: Access) 
             reach.sleep(REFRESH)
 
 
-def _for_programs(queries: Queries, sweep: str | None, *, limit: int, form: str) -> None:
+def _for_programs(queries: Queries, sweep: str | None, *, limit: int, form: str, reach: Access) -> None:
     rows = list(queries.sweeps(limit=limit)) if sweep is None else [find_sweep(queries, sweep)]
     if form == "csv":
         render.print_csv(map(documents.sweep_document, rows), fields=documents.SWEEP_FIELDS)
     elif sweep is None:
-        render.print_json({"sweeps": [documents.sweep_document(row) for row in rows]})
+        scheduled = [schedule_document(row, now=reach.now()) for row in in_turn(reach.schedules(), now=reach.now())]
+        render.print_json({"sweeps": [documents.sweep_document(row) for row in rows], "schedules": scheduled})
     else:
         render.print_json(_sweep_document(queries, rows[0], limit=limit))
 

@@ -200,7 +200,9 @@ def _unchanged(night: Night | None) -> sa.ColumnElement[bool]:
     )
 
 
-def _tell(connection: sa.Connection, key: uuid.UUID, row: Scheduled, night: Night, *, told: NightEvent, at: datetime) -> None:
+def _tell(
+    connection: sa.Connection, key: uuid.UUID, row: Scheduled, night: Night, *, told: NightEvent, at: datetime
+) -> None:
     data = {"schedule": row.name, "box": row.box, "night_start": night.start.isoformat(), "night_state": night.state}
     catalog.add_event(
         connection,

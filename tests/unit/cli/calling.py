@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from nightsweep.analysis.doctor import SpoolFacts
 from nightsweep.cli.reading import Access
+from nightsweep.plan.queue import Scheduled
 from nightsweep.service.doctor_checks import DoctorSources
 from tests.fakes.clock import FakeClock
 from tests.fakes.queries import FakeQueries
@@ -39,6 +41,7 @@ def call(
     queries: FakeQueries | None = None,
     clock: FakeClock | None = None,
     doctor: DoctorSources | None = None,
+    schedules: Sequence[Scheduled] = (),
     spool: SpoolFacts = NOTHING_SPOOLED,
 ) -> Result:
     """Return the result; an error that `main` would turn into a message stands in `exception`."""
@@ -56,6 +59,7 @@ def call(
         sleep=lambda seconds: clock.advance(seconds),
         doctor=no_doctor,
         spool=lambda: spool,
+        schedules=lambda: schedules,
     )
     return CliRunner().invoke(command, list(words), obj=reach)
 

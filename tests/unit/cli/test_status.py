@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from nightsweep.analysis.values import SweepRow
 from nightsweep.cli.report import command as report
 from nightsweep.cli.status import command as status
 from nightsweep.errors import NotFound
+from nightsweep.plan.model import Schedule
+from nightsweep.plan.queue import Night, Scheduled
 from tests.fakes.clock import FakeClock
 from tests.fakes.queries import FakeQueries
 from tests.unit.analysis.builders import EVENING, a_plan, a_sweep, a_window
@@ -136,3 +139,24 @@ def test_a_report_of_an_unknown_sweep_is_not_found() -> None:
 @pytest.mark.parametrize("command", [status, report])
 def test_help_shows_an_example(command: object) -> None:
     assert "Example:" in call(command, "--help").output  # type: ignore[arg-type]
+
+
+def test_the_queue_is_shown_in_the_order_that_schedules_get_the_box() -> None:
+    def due(id: int, name: str, priority: int, night: Night | None) -> Scheduled:
+        when = Schedule(cron="30 22 * * *", timezone="Europe/Amsterdam", until="07:00", priority=priority)
+        return Scheduled(id, "bench", name, when, "", "f.yaml", None, False, EVENING - timedelta(days=9), night=night)
+
+    rows = [
+        due(1, "later", 0, Night(EVENING, "done")),
+        due(2, "waits", 1, Night(EVENING, "queued")),
+        due(3, "first", 9, Night(EVENING, "queued")),
+        due(4, "runs", 0, Night(EVENING, "running")),
+    ]
+    lines = call(status, schedules=rows).output.splitlines()
+    shown = [line.split()[0] for line in lines if "every day" in line]
+    assert shown == ["runs", "first", "waits", "later"]
+    later = next(line for line in lines if line.startswith("later"))
+    assert "22:30 every day, Europe/Amsterdam" in later
+    assert " 22:30 CET " in later
+    document = json_of(call(status, "--json", schedules=rows))
+    assert [each["name"] for each in document["schedules"]] == shown
