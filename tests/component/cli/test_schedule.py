@@ -1,0 +1,173 @@
+"""`nightsweep schedule` on a real database: what is made, changed, listed, and told when it makes no sense."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from nightsweep.cli.schedule import command
+from nightsweep.errors import NotFound, PlanError
+from nightsweep.plan.model import Schedule
+from nightsweep.plan.queue import Night, Scheduled
+from nightsweep.store.postgres import connect
+from nightsweep.store.schedules import Schedules
+from tests.component.sweep.kit import PLAIN, a_file, free_port
+
+Call = Callable[..., Result]
+
+
+@pytest.fixture
+def call(database_url: str, tmp_path: Path) -> Call:
+    environ = {
+        "NIGHTSWEEP_DATABASE_URL": database_url,
+        "NIGHTSWEEP_HOME": str(tmp_path),
+        "NIGHTSWEEP_BOX": "bench",
+        "NIGHTSWEEP_PREFECT_PORT": str(free_port()),
+    }
+
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(command, list(words), env=environ)
+
+    return run
+
+
+@pytest.fixture
+def kept(database_url: str) -> Callable[[], dict[str, Scheduled]]:
+    def look() -> dict[str, Scheduled]:
+        engine = connect(database_url)
+        try:
+            return {row.name: row for row in Schedules(engine).all("bench")}
+        finally:
+            engine.dispose()
+
+    return look
+
+
+Kept = Callable[[], dict[str, Scheduled]]
+
+
+def a_sweep(folder: Path, name: str = "depth", schedule: str = "") -> str:
+    path = folder / f"{name}.yaml"
+    path.write_text(a_file(PLAIN, name=name) + schedule)
+    return str(path)
+
+
+def test_the_files_own_section_is_the_default_and_options_change_it(call: Call, kept: Kept, tmp_path: Path) -> None:
+    section = '\nschedule: {cron: "30 22 * * *", timezone: Europe/Amsterdam, until: "07:00", priority: 2}\n'
+    file = a_sweep(tmp_path, schedule=section)
+    result = call(file)
+    assert result.exit_code == 0, result.output
+    assert "schedule depth is made: 22:30 every day (Europe/Amsterdam), until 07:00, priority 2" in result.output
+    assert "`nightsweep serve`" in result.output  # nothing serves: it says so, and how
+    first = kept()["depth"]
+    assert first.when == Schedule("30 22 * * *", "Europe/Amsterdam", "07:00", 2)
+    assert (first.source, first.base) == (file, str(tmp_path))
+    assert "depth" in first.file_text
+    call(file, "--cron", "0 1 * * SAT", "--until", "never", "--priority", "-3")
+    assert kept()["depth"].when == Schedule("0 1 * * SAT", "Europe/Amsterdam", None, -3)
+
+
+def test_a_file_that_says_nothing_changes_nothing_that_was_given_before(call: Call, kept: Kept, tmp_path: Path) -> None:
+    file = a_sweep(tmp_path)
+    call(file, "--cron", "30 22 * * *", "--timezone", "Europe/Berlin", "--until", "7:00", "--priority", "1")
+    Path(file).write_text(a_file(PLAIN, name="depth", repeats=4))
+    result = call(file)
+    assert "schedule depth is changed" in result.output
+    row = kept()["depth"]
+    assert row.when == Schedule("30 22 * * *", "Europe/Berlin", "07:00", 1)
+    assert "repeats: 4" in row.file_text
+
+
+def test_a_start_that_nothing_names_is_an_error_that_says_what_to_do(call: Call, kept: Kept, tmp_path: Path) -> None:
+    error = call(a_sweep(tmp_path)).exception
+    assert isinstance(error, PlanError)
+    assert "--cron" in str(error)
+    assert "--now" in str(error)
+    assert kept() == {}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("--cron", "30 22 * *", "five fields"),
+        ("--cron", "0 0 30 2 *", "five fields"),
+        ("--timezone", "Europe/Amsterdm", "Did you mean `Europe/Amsterdam`?"),
+        ("--until", "25:00", "a time of day"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused(call: Call, tmp_path: Path, option: str, value: str, says: str) -> None:
+    words = [a_sweep(tmp_path), "--cron", "0 1 * * *", option, value]
+    result = call(*words)
+    assert result.exit_code == 2
+    assert option in result.output
+    assert says in " ".join(result.output.split())
+
+
+def test_paused_resumed_started_and_removed_by_name_or_by_file(call: Call, kept: Kept, tmp_path: Path) -> None:
+    file = a_sweep(tmp_path)
+    call(file, "--cron", "30 22 * * *")
+    assert call("--pause", "depth").exit_code == 0
+    assert kept()["depth"].paused
+    refused = call("--now", "depth").exception
+    assert isinstance(refused, PlanError)
+    assert "--resume depth" in str(refused)
+    assert call("--resume", file).exit_code == 0
+    assert not kept()["depth"].paused
+    before = datetime.now(UTC)
+    result = call("depth", "--now")
+    assert "next start: at once" in result.output
+    once = kept()["depth"].once_at
+    assert once is not None
+    assert once >= before
+    assert call("--remove", "depth").exit_code == 0
+    assert kept() == {}
+
+
+def test_a_file_is_started_once_without_any_cron(call: Call, kept: Kept, tmp_path: Path) -> None:
+    assert call("--now", a_sweep(tmp_path), "--name", "by hand", "--until", "06:00").exit_code == 0
+    row = kept()["by hand"]
+    assert (row.when.cron, row.when.until) == (None, "06:00")
+    assert row.once_at is not None
+
+
+@pytest.mark.parametrize("action", ["--pause", "--resume", "--remove", "--now"])
+def test_an_unknown_name_lists_those_there_are(call: Call, tmp_path: Path, action: str) -> None:
+    call("--now", a_sweep(tmp_path, "one"))
+    call("--now", a_sweep(tmp_path, "two"))
+    error = call(action, "three").exception
+    assert isinstance(error, NotFound)
+    assert "'one', 'two'" in str(error)
+
+
+def listed(call: Call) -> dict[str, Any]:
+    (row,) = json.loads(call("--list", "--json").stdout)["schedules"]
+    return dict(row)
+
+
+def test_the_list_says_what_is_left_and_how_the_last_night_ended(
+    call: Call, kept: Kept, tmp_path: Path, database_url: str
+) -> None:
+    assert "`nightsweep schedule FILE`" in call().output
+    call(a_sweep(tmp_path), "--cron", "30 22 * * *", "--until", "07:00")
+    row = listed(call)
+    assert (row["left_repeats"], row["planned_repeats"], row["night_state"]) == (2, 2, None)
+    assert row["next_start"].endswith("+00:00")
+    engine = connect(database_url)
+    night = Night(datetime(2026, 11, 28, 22, 30, tzinfo=UTC), "missed", note="nothing served this box")
+    assert Schedules(engine).move(kept()["depth"], night, at=datetime.now(UTC))
+    engine.dispose()
+    output = call().output
+    assert "22:30 every day, UTC" in output
+    assert "missed (nothing served this box)" in output
+    assert "2 of 2 repeats" in output
+
+
+def test_what_cannot_be_meant_is_a_mistake_of_use(call: Call) -> None:
+    assert "needs a schedule's name" in call("--pause").output
+    assert "--json is for the list" in call("depth", "--json").output
