@@ -105,6 +105,8 @@ def _summary(group: Sequence[WindowRow]) -> CellSummary:
         acceptance_length=_spread(clean, lambda row: row.acceptance_length),
         acceptance_rate=_spread(clean, lambda row: row.acceptance_rate),
         report_rate=_spread(clean, lambda row: row.report_rate),
+        occupancy=_spread(clean, lambda row: row.occupancy),
+        streams_per_step=_spread(clean, lambda row: row.streams_per_step),
         step_time=_spread(clean, lambda row: row.step_time),
         tokens_per_step_and_stream=_spread(clean, lambda row: row.tokens_per_step_and_stream),
         ttft_p50=_spread(clean, lambda row: row.ttft_p50),

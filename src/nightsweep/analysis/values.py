@@ -81,6 +81,8 @@ class WindowRow:
     reused_from: int | None = None
     kind: str = DECODE
     report_rate: float | None = None  # of a single-batch run: all output tokens, the first among them, by the same time
+    occupancy: float | None = None  # stream time in flight / (concurrency * window): the probe's own word
+    streams_per_step: float | None = None  # decoding streams of a step in the mean: the engine's
 
     @property
     def control(self) -> bool:
@@ -233,6 +235,8 @@ class CellSummary:
         flags: The flags of those windows, each once.
         flag_counts: How many windows carry each flag.
         report_rate: Of single-batch runs: the rate as SGLang's report has it, with the first token counted.
+        occupancy: Stream time with a request under way / (concurrency * window).
+        streams_per_step: Decoding streams of an engine step in the mean, by the engine's counters.
         engine_versions: Versions of the engine in the pooled windows, each once.
         not_applied: What of the config its boots did not apply as asked: the numbers are of another config.
         notes: What else is to be known of its windows and their boots, each once.
@@ -256,6 +260,8 @@ class CellSummary:
     flag_counts: Mapping[str, int] = field(default_factory=dict)
     acceptance_rate: Spread | None = None
     report_rate: Spread | None = None
+    occupancy: Spread | None = None
+    streams_per_step: Spread | None = None
     engine_versions: tuple[str, ...] = ()
     not_applied: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

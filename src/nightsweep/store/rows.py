@@ -23,6 +23,8 @@ def window_row(row: Any) -> WindowRow:
         temperature=row.temperature,
         kind=row.kind,
         report_rate=row.report_rate,
+        occupancy=row.occupancy,
+        streams_per_step=row.streams_per_step,
         repeat=row.repeat,
         attempt=row.attempt,
         started=row.started_at,

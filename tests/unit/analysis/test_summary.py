@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nightsweep.analysis.documents import cell_document
 from nightsweep.analysis.summary import in_plan_order, spread_of, summarise, summarise_prefills
 from nightsweep.analysis.values import scaled
 from nightsweep.units import Tokens
@@ -206,3 +207,14 @@ def test_every_window_is_in_exactly_one_cell(kinds: list[tuple[int, bool, str]])
     cells = summarise(rows)
     assert sum((cell.decode_rate.n if cell.decode_rate else 0) + cell.flagged for cell in cells) == len(rows)
     assert sum(cell.flagged for cell in cells) == sum(flagged for _, flagged, _ in kinds)
+
+
+def test_a_cell_tells_how_full_its_windows_were_and_how_many_streams_a_step_ran() -> None:
+    rows = [
+        a_window(window_id=place, repeat=place, occupancy=0.999, streams_per_step=3.2 + 0.1 * place)
+        for place in range(3)
+    ]
+    (cell,) = summarise(rows)
+    document = cell_document(cell)
+    assert document["occupancy"]["mean"] == pytest.approx(0.999)
+    assert (document["streams_per_step"]["min"], document["streams_per_step"]["max"]) == (3.2, pytest.approx(3.4))

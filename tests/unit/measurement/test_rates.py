@@ -117,3 +117,11 @@ def test_any_fall_of_any_counter_is_seen(first: dict[str, int], fall: int) -> No
     before = a_reading(0.0, **{key: float(value + fall + 1) for key, value in first.items()})
     after = a_reading(1.0, **{**before.values, name: float(first[name])})
     assert any(sign.startswith(f"{name} fell") for sign in rates.resets(before, after))
+
+
+def test_streams_per_step_are_the_engines_own_and_absent_without_its_counters() -> None:
+    before = a_reading(0.0, itl_count=100.0, steps=50.0)
+    after = a_reading(10.0, itl_count=460.0, steps=150.0)
+    assert rates.streams_per_step(before, after) == 3.6
+    assert rates.streams_per_step(before, a_reading(10.0, steps=150.0)) is None
+    assert rates.streams_per_step(before, a_reading(10.0, itl_count=100.0, steps=50.0)) is None
