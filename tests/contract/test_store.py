@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from nightsweep.engine.values import LogLine
 from nightsweep.errors import BootAlreadyEnded, BoxBusy, LeaseLost, NotFound, RepeatAlreadyStored
 from nightsweep.plan.fit import Longest
+from nightsweep.plan.reuse import Kept, Link
 from nightsweep.ports import Store
 from nightsweep.store.owner import new_owner, owner_is_dead
 from nightsweep.store.postgres import PostgresStore
@@ -26,6 +27,7 @@ from tests.storekit.builders import (
     EVENING,
     OWNER,
     TTL,
+    Night,
     a_box,
     a_config,
     a_handle,
@@ -594,3 +596,87 @@ def test_restores_count_once_production_serves(store: Store) -> None:
     store.close_intent(other, outcome="restored")  # nobody saw its start
     restores = store.past_starts(night.box_id).restores
     assert [(name, each.count, each.seconds < 5.0) for name, each in restores.items()] == [("vllm-qwen", 1, True)]
+
+
+# --- taken over from other sweeps
+
+
+def a_changed_night(night: Night) -> Night:
+    """Return the night of a sweep that has another config besides, on the same box."""
+    night.store.release(night.lease, state="done", note="")
+    return a_night(night.store, a_plan(a_config(k=7), *night.plan.configs, name="changed"))
+
+
+def a_link(row: Kept, repeat: int | None = None) -> Link:
+    return Link(row.kind, row.place, row.repeat if repeat is None else repeat, row.row_id, row.sweep_id)
+
+
+def test_clean_measurements_of_the_boxs_sweeps_can_be_taken_over_and_flagged_ones_not(store: Store) -> None:
+    night = a_night(store)
+    window, prefill = night.keep(), night.keep_prefill()
+    night.keep(a_window(flags=("underfilled",)), index=1)
+    later = a_changed_night(night)
+    found = store.reusable(later.sweep_id)
+    config = night.plan.configs[0].fingerprint
+    assert {(row.kind, row.place, row.row_id, row.sweep_id) for row in found.rows} == {
+        ("decode", (config, 1, "0.70"), window, night.sweep_id),
+        ("prefill", (config, 2000, "0"), prefill, night.sweep_id),
+    }
+    known = {name: value for name, value in some_conditions().items() if value is not None}
+    for document in found.conditions.values():
+        assert {name: value for name, value in document.items() if value is not None} == known
+    assert set(found.conditions) == {row.conditions for row in found.rows}
+    assert found.linked == frozenset()
+
+
+def test_another_box_and_configs_of_no_concern_are_not_offered(store: Store) -> None:
+    night = a_night(store)
+    night.keep()
+    store.release(night.lease, state="done", note="")
+    elsewhere = a_night(store, a_plan(name="elsewhere"), box=a_box("box-b"))
+    store.release(elsewhere.lease, state="done", note="")
+    other = a_night(store, a_plan(a_config(k=7), name="other"))
+    assert store.reusable(elsewhere.sweep_id).rows == ()
+    assert store.reusable(other.sweep_id).rows == ()
+
+
+def test_what_is_taken_over_is_stored_for_the_sweep_and_for_no_other(store: Store) -> None:
+    night = a_night(store)
+    night.keep(), night.keep_prefill()
+    later = a_changed_night(night)
+    rows = store.reusable(later.sweep_id).rows
+    store.reuse(later.lease, [a_link(row, repeat=1) for row in rows])
+    store.reuse(later.lease, [a_link(row, repeat=1) for row in rows])  # the same again changes nothing
+    config = night.plan.configs[0].fingerprint
+    held = store.stored(later.sweep_id)
+    assert dict(held.windows) == {(config, 1, "0.70", 1): (True, 0)}
+    assert dict(held.prefills) == {(config, 2000, 0, 1): (True, 0)}
+    assert dict(held.single_batches) == {}
+    assert dict(store.stored(night.sweep_id).windows) == {(config, 1, "0.70", 0): (True, 1)}
+    assert store.reusable(later.sweep_id).linked == {(row.kind, row.row_id) for row in rows}
+    assert list(store.reused_conditions(later.sweep_id, config)) == [rows[0].conditions]
+    assert dict(store.reused_conditions(night.sweep_id, config)) == {}
+
+
+def test_what_was_taken_over_can_be_given_back_by_its_conditions(store: Store) -> None:
+    night = a_night(store)
+    night.keep(), night.keep(index=1, conditions=some_conditions(engine_version="0.27.1")), night.keep_prefill()
+    later = a_changed_night(night)
+    rows = store.reusable(later.sweep_id).rows
+    store.reuse(later.lease, [a_link(row) for row in rows])
+    config = night.plan.configs[0].fingerprint
+    old = next(row.conditions for row in rows if row.repeat == 1)
+    assert store.withdraw_reused(later.lease, later.plan.configs[0].fingerprint, conditions=frozenset({old})) == 0
+    assert store.withdraw_reused(later.lease, config, conditions=frozenset({old})) == 1
+    assert set(store.stored(later.sweep_id).windows) == {(config, 1, "0.70", 0)}
+    assert store.withdraw_reused(later.lease, config, conditions=frozenset(row.conditions for row in rows)) == 2
+    assert (dict(store.stored(later.sweep_id).windows), dict(store.stored(later.sweep_id).prefills)) == ({}, {})
+
+
+def test_a_dispossessed_holder_takes_nothing_over(store: Store) -> None:
+    night = a_night(store)
+    late = replace(night.lease, fence=night.lease.fence - 1)
+    with pytest.raises(LeaseLost):
+        store.reuse(late, [])
+    with pytest.raises(LeaseLost):
+        store.withdraw_reused(late, night.plan.configs[0].fingerprint, conditions=frozenset())
