@@ -47,7 +47,7 @@ def restore_production(
             say("a sweep that runs now has production down, and brings it back itself: `nightsweep cancel` ends it")
         if not any(wiring.lives_here(holder) for holder in here.holders):
             restoring.stop_leftovers(here.hosts(), lives=wiring.lives_here, say=say)
-        return here.restore(names or dead)
+        return _told(chosen, here.restore(names or dead), say=say)
 
 
 def watch(chosen: Settings, rules: Rules, *, say: Say) -> tuple[Restored, ...]:
@@ -75,7 +75,7 @@ def watch(chosen: Settings, rules: Rules, *, say: Say) -> tuple[Restored, ...]:
             say(f"engine {busy} of a sweep that lives runs now: that sweep brings production back at its end")
             return ()
         restoring.stop_leftovers(here.hosts(), lives=working, say=say)
-        return here.restore(overdue)
+        return _told(chosen, here.restore(overdue), say=say)
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,14 @@ class Scene:
         return self.host("process"), self.host("docker")
 
     def owners(self) -> dict[str, str | None]:
-        """Return who took each container down that is not known to be back."""
-        by_database = {debt.container: debt.owner for debt in self.owed}
-        return by_database | restoring.owners(self.mirror.read())
+        """Return who took each container down that is not known to be back; None where that sweep has ended.
+
+        The process that ran a sweep may live on after it: where the database answers, it says who still holds one.
+        """
+        owners = {debt.container: debt.owner for debt in self.owed} | restoring.owners(self.mirror.read())
+        if self.debts is None:
+            return owners
+        return {name: owner if owner in self.holders else None for name, owner in owners.items()}
 
     def owing(self) -> tuple[Owing, ...]:
         """Return what is down, with all that tells of its sweep."""
@@ -142,7 +147,7 @@ class Scene:
 
     def restore(self, names: Sequence[str]) -> tuple[Restored, ...]:
         """Bring containers back, one after the other, and have file and database know it."""
-        results, before = [], self.owners()
+        results, before = [], restoring.owners(self.mirror.read())
         for record in self.records(names):
             debts = [debt for debt in self.owed if debt.container == record.name]
             began = replace(self.helpers, began=partial(self._began, debts))
@@ -183,6 +188,19 @@ class Scene:
                 self.debts.settle(debt, outcome=outcome, checks=None if back is None else back.checks, news=news)
         except SweepError as error:
             self.say(f"the database could not be told: {error}")
+
+
+def _told(chosen: Settings, results: tuple[Restored, ...], *, say: Say) -> tuple[Restored, ...]:
+    """Tell people of production that does not serve, and of what serves after all once they were told otherwise."""
+    from nightsweep.tell import teller
+
+    def keep(kind: str, message: str, level: str, sweep_id: int | None) -> None:
+        say(f"{kind}: {message}")  # not in the database: one that is down stays down
+
+    people = replace(teller(chosen), event=keep)
+    for result in results:
+        people.production(result.container, serving=result.serving, detail=result.detail)
+    return results
 
 
 @contextlib.contextmanager

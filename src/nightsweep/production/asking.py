@@ -66,7 +66,7 @@ def _readiness(door: Door, base: str, probe: Probe) -> Asked:
         return Asked(None, {"url": base, "ready": "/v1/models"})
     if door.kind is not None:
         return Asked(f"{base}/v1/models answers {_shown(models.status, listening=models.listening)}")
-    if health.status is not None and health.status < 500:
+    if health.status is not None and (health.status < 500 or health.status in GONE):
         return Asked(None, {"url": base, "ready": f"HTTP {health.status}"})
     if health.status is None and health.listening:
         return Asked(None, {"url": base, "ready": "accepts connections"})

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from nightsweep.errors import (
     ContainerMissing,
@@ -191,10 +191,14 @@ class Guard:
         self._host().stop_foreign(found.name, grace=STOP_GRACE)
         store.mark_intent(intent_id, stage="stopped")
 
-    def _note(self, record: Record, **more: str) -> None:
+    def _note(self, record: Record, **more: str | None) -> None:
         if self._tools.mirror is None:
             return
-        facts = {"owner": self._lease.owner, "box_id": self._lease.box_id, "sweep_id": self._lease.sweep_id}
+        facts: dict[str, Any] = {
+            "owner": self._lease.owner,
+            "box_id": self._lease.box_id,
+            "sweep_id": self._lease.sweep_id,
+        }
         try:
             self._tools.mirror.write(record.name, {**document(record), **facts, **more})
         except OSError as error:
@@ -223,15 +227,22 @@ class Guard:
             try:
                 back = bring_back(record, helpers)
             except ProductionComing as error:
+                self._leave(record)
                 with contextlib.suppress(StoreError):
                     self._event("production_coming", str(error), level="warning")
                 return
             except HostError as error:
+                self._leave(record)
                 with contextlib.suppress(StoreError):
                     self._close(record.name, outcome=str(error))
                     self._event("production_not_restored", str(error), level="error")
                 raise
             self._say_back(back)
+
+    def _leave(self, record: Record) -> None:
+        """Note that this sweep does no more for production: whoever comes next need not wait for its end."""
+        with contextlib.suppress(NotNoted):
+            self._note(record, owner=None)
 
     def _began(self, record: Record) -> None:
         with contextlib.suppress(NotNoted):  # it was noted before it was stopped

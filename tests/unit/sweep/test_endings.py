@@ -195,7 +195,7 @@ def test_production_that_does_not_come_back_is_the_loudest_error_and_stays_noted
         with_mirror(world, a_plan(production=PROD), mirror)
     assert [intent.closed for intent in world.store.intents.values()] == [False]
     assert list(mirror.noted) == ["prod"]
-    assert mirror.noted["prod"]["owner"] == "me:1:1:1"
+    assert mirror.noted["prod"]["owner"] is None, "this sweep does no more for it"
     assert "production_not_restored" in [event.kind for event in world.store.events]
     assert world.store.sweeps[1].state == "failed"
     assert len(world.store.windows) == 4, "what was measured stays"
