@@ -1,4 +1,4 @@
-"""A disk is full: of the database, of the spool, or of both. What is in hand is kept as long as there is anything to keep it in."""
+"""A disk is full: of the database, of the spool, or of both. What is in hand is kept while there is anything to keep it in."""
 
 from __future__ import annotations
 
