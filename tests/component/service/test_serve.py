@@ -2,76 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
-import psutil
 import pytest
 
-from nightsweep.store.embedded import EmbeddedPostgres
-from nightsweep.store.postmaster import postmaster_of
-from tests.component.sweep.kit import PLAIN, Command, a_file, engines_of, free_port, running, until
-from tests.storekit.fixtures import a_home, throw_away
+from tests.component.service.kit import House
+from tests.component.sweep.kit import PLAIN, a_file, engines_of, until
 
 pytestmark = pytest.mark.slow
-
-
-@dataclass
-class House:
-    """A home of its own, with everything embedded."""
-
-    home: Path
-    environ: dict[str, str]
-
-    @contextlib.contextmanager
-    def command(self, *words: str) -> Iterator[Command]:
-        with running(*words, environ=self.environ, folder=self.home) as command:
-            yield command
-
-    def living(self) -> Iterator[psutil.Process]:
-        """Yield the processes that live for this home."""
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                ours = process.environ().get("NIGHTSWEEP_HOME") == str(self.home)
-                if ours and process.status() != psutil.STATUS_ZOMBIE:
-                    yield process
-
-    def end(self) -> None:
-        """Kill what still lives."""
-        for process in (*self.living(), *engines_of(self.home)):
-            process.kill()
-
-    def processes(self) -> list[str]:
-        """Return the command lines of what lives for this home."""
-        found = []
-        for process in self.living():
-            with contextlib.suppress(psutil.Error):
-                found.append(" ".join(process.cmdline()))
-        if postmaster_of(EmbeddedPostgres(self.home / "postgres").data) is not None:
-            found.append("postgres")
-        return found
-
-
-@pytest.fixture
-def house() -> Iterator[House]:
-    home = a_home()
-    environ = {key: value for key, value in os.environ.items() if not key.startswith(("NIGHTSWEEP_", "PREFECT_"))}
-    environ |= {
-        "NIGHTSWEEP_HOME": str(home),
-        "NIGHTSWEEP_BOX": "bench",
-        "NIGHTSWEEP_PREFECT_PORT": str(free_port()),
-    }
-    try:
-        yield House(home=home, environ=environ)
-    finally:
-        House(home=home, environ=environ).end()
-        throw_away(EmbeddedPostgres(home / "postgres"))
 
 
 def test_a_service_takes_a_sweep_and_two_sigterms_to_its_whole_group_leave_nothing_behind(house: House) -> None:
