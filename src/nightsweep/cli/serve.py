@@ -33,8 +33,10 @@ def command() -> None:
     """
     from nightsweep.service.only import only_service
     from nightsweep.sweep.signals import Terminated, raise_on_sigterm
+    from nightsweep.tell import log_events
 
     chosen = wiring.settings()
+    log_events()
     raise_on_sigterm()
     try:
         with only_service(chosen.home), _database(chosen) as prefect_database:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -160,18 +160,21 @@ class Teller:
     def _tell(
         self, sweep: str, *, problems: Sequence[str], error: BaseException | None, at_most: Seconds | None
     ) -> None:
-        sweep_id = None
+        sweep_id, down = None, list[str]()
         try:
             with self.queries() as queries:
                 found = queries.sweep_of(sweep)
                 sweep_id = found.sweep_id
                 night = night_in(queries, found, now=self.now())
+            down = [row.container for row in night.production if row.outcome != "restored"]
             told = _problems(problems, error)
             failed = isinstance(error, Exception)
             notice = notice_of(night, problems=told, summary=self.write(night), broke_off=failed)
         except Exception as unread:  # noqa: BLE001  a summary that cannot be made must hide no failure, and make none
             notice = _bare(sweep, error or unread, box=self.box)
         self.send(notice, sweep_id=sweep_id, at_most=at_most)
+        if down:
+            self._remember({**self._told(), **{container: self.now().isoformat() for container in down}})
 
     def write(self, night: Night) -> str | None:
         """Write a night's summary as Markdown and HTML; return the path of the HTML, None when it could not be written."""
@@ -207,7 +210,11 @@ class Teller:
                 return
             known[container] = self.now().isoformat()
             self.send(not_restored(container, box=self.box, reason=detail))
+        self._remember(known)
+
+    def _remember(self, known: Mapping[str, str]) -> None:
         with contextlib.suppress(OSError):
+            self.told.parent.mkdir(parents=True, exist_ok=True)
             replace_file(self.told, json.dumps(known))
 
     def _told(self) -> dict[str, str]:

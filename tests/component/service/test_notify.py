@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from nightsweep import wiring
 from nightsweep.analysis.telling import not_restored, trial_notice
 from nightsweep.errors import DockerUnavailable
 from nightsweep.ports import Secret
+from nightsweep.rescue import restore_production
 from nightsweep.service.notify import Notifier, sender
 from nightsweep.store.postgres import PostgresStore
 from nightsweep.store.queries import Queries
@@ -129,6 +131,20 @@ def test_production_that_does_not_serve_is_told_again_but_not_every_minute(bench
     for _ in range(2):
         people.production("vllm-qwen", serving=True, detail="answers on port 8000")
     assert [heard["type"] for heard in post.heard[2:]] == ["success"]
+
+
+def test_restore_tells_people_when_production_does_not_serve(
+    bench: Bench, post: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")  # nobody is there
+    chosen = replace(bench.settings, notify=(post.url(),))
+    wiring.production_mirror(chosen).write("vllm-qwen", {"ready_timeout": 0.2})
+    for _ in range(2):
+        (result,) = restore_production(chosen, ("vllm-qwen",))
+        assert not result.serving
+    (heard,) = post.heard
+    assert heard["title"] == "PRODUCTION IS NOT SERVING: vllm-qwen on bench"
+    assert "nightsweep restore" in heard["message"]
 
 
 @pytest.mark.parametrize(
