@@ -212,6 +212,11 @@ def _turn(row: Scheduled) -> tuple[int, datetime, int]:
     return -row.when.priority, row.night.start, row.id
 
 
+def is_due(night: Night, *, now: datetime) -> bool:
+    """Return whether the next run of a queued night may be made; a pause that a clock put back made long is none."""
+    return night.retry_at is None or not now < night.retry_at <= now + BUSY_AGAIN
+
+
 def asked(night: Night) -> Night:
     """Return the night as it is when one more run of it is about to be asked for."""
     return replace(night, state=SUBMITTED, runs=night.runs + 1, prefect_run=None, note=None, retry_at=None)

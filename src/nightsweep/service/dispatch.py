@@ -141,7 +141,7 @@ class Dispatcher:
             return
         head = waiting[0]
         night = head.night
-        if night is None or (night.retry_at is not None and night.retry_at > now):
+        if night is None or not queue.is_due(night, now=now):
             return
         if self._ended_by_somebody(head, night, now):
             return

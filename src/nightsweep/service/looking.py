@@ -7,7 +7,7 @@ from collections.abc import Callable
 from nightsweep.errors import SweepError
 from nightsweep.ports import Clock
 from nightsweep.service.dispatch import Dispatcher
-from nightsweep.units import Seconds
+from nightsweep.units import MonotonicSeconds, Seconds
 
 EVERY = Seconds(2.0)
 
@@ -27,12 +27,17 @@ class Looking:
         try:
             self._dispatcher.tick(self._clock.now())
         except SweepError as error:
-            if self._trouble != type(error).__name__:
-                self._say(f"schedules: {error}; it is tried again every few seconds")
-            self._trouble = type(error).__name__
+            self._tell(error, str(error))
+        except Exception as error:  # noqa: BLE001  a sweep that runs on this service must not die of it
+            self._tell(error, f"{type(error).__name__}: {error}")
         else:
             if self._trouble is not None:
                 self._say("schedules: it answers again")
             self._trouble = None
         finally:
-            self._next = type(self._next)(self._clock.monotonic() + EVERY)
+            self._next = MonotonicSeconds(self._clock.monotonic() + EVERY)
+
+    def _tell(self, error: Exception, said: str) -> None:
+        if self._trouble != type(error).__name__:
+            self._say(f"schedules: {said}; it is tried again every few seconds")
+        self._trouble = type(error).__name__

@@ -142,6 +142,13 @@ def test_a_run_that_breaks_off_is_made_again_until_three_in_a_row_stored_nothing
     assert queue.after(night, Ending(queue.BROKEN, "killed"), now=EVENING).state == queue.FAILED
 
 
+def test_a_run_is_not_put_off_by_a_clock_that_is_put_back() -> None:
+    night = Night(EVENING, queue.QUEUED, retry_at=EVENING + timedelta(seconds=20))
+    assert not queue.is_due(night, now=EVENING)
+    assert queue.is_due(night, now=EVENING + timedelta(seconds=20))
+    assert queue.is_due(night, now=EVENING - 2 * HOUR)
+
+
 def test_each_run_of_a_night_is_asked_for_under_a_key_of_its_own() -> None:
     row = a_schedule(night=Night(EVENING, queue.QUEUED))
     assert row.night is not None
