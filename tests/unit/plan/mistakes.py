@@ -297,6 +297,15 @@ KINDS = (
         says=('from "00:00" to "23:59"',),
     ),
     kind(
+        "a priority that is no number",
+        'until: "07:00"',
+        'until: "07:00", priority: high',
+        line=21,
+        key="schedule.priority",
+        found='"high"',
+        says=("whole numbers",),
+    ),
+    kind(
         "two configs of one name",
         "name: plain",
         'name: "k=4"',
