@@ -88,7 +88,8 @@ def close(connection: sa.Connection, intent_id: int, *, outcome: str, checks: Ma
     if outcome in CLOSING_OUTCOMES:
         values["closed_at"] = NOW
     if checks is not None and checks.get("started") is False:
-        values["restore_started_at"] = None  # it ran already: when it was started is not known, and how long that took neither
+        # It ran already: when it was started is not known, and how long that took neither.
+        values["restore_started_at"] = None
     connection.execute(_still_open(intent_id).values(values))
     _must_exist(connection, intent_id)
 
