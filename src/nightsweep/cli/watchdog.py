@@ -20,7 +20,7 @@ def _duration(ctx: click.Context, param: click.Parameter, value: Any) -> Seconds
     from nightsweep.plan.quantities import duration
 
     try:
-        read: Seconds = duration(zero=True)(value)
+        read: Seconds = duration(zero=param.name != "every")(value)
         return read
     except Refused as refused:
         raise click.BadParameter(f"{value!r} is not {refused.allowed}") from None
@@ -63,6 +63,8 @@ def command(once: bool, every: Seconds, grace: Seconds, hung_after: Seconds) -> 
     try:
         if once:
             results = _look(wiring.settings(), rules, say=lambda text: click.echo(text, err=True))
+            if not results:
+                click.echo("nothing had to be brought back")
             if not all(result.serving for result in results):
                 sys.exit(EXIT_FAILED)
             return
@@ -82,7 +84,8 @@ def _look(chosen: Settings, rules: Any, *, say: Any) -> tuple[Restored, ...]:
 
 
 def _watch(chosen: Settings, rules: Any, *, every: Seconds) -> None:
-    """Look for ever; what is said twice in a row is said once."""
+    """Look for ever; what is said twice in a row is said once. Each look is seen by the age of `watchdog.beat` in the home."""
+    import contextlib
     import time
 
     from nightsweep.errors import SweepError
@@ -102,4 +105,6 @@ def _watch(chosen: Settings, rules: Any, *, every: Seconds) -> None:
         except SweepError as error:
             say(str(error))
         before = said
+        with contextlib.suppress(OSError):
+            (chosen.home / "watchdog.beat").touch()
         time.sleep(every)

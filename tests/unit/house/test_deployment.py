@@ -45,7 +45,7 @@ def test_compose_accepts_the_file() -> None:
         pytest.skip("no docker compose here: the file is checked by its keys below")
     done = subprocess.run([*command, "-f", str(COMPOSE), "config"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert set(yaml.safe_load(done.stdout)["services"]) == {"postgres", "prefect", "worker", "prometheus"}
+    assert set(yaml.safe_load(done.stdout)["services"]) == {"postgres", "prefect", "worker", "watchdog", "prometheus"}
 
 
 def test_compose_uses_only_keys_of_the_specification() -> None:
@@ -81,6 +81,30 @@ def test_the_worker_has_the_docker_socket_and_time_to_give_production_back() -> 
     worker = _services()["worker"]
     assert "/var/run/docker.sock:/var/run/docker.sock" in worker["volumes"]
     assert worker["stop_grace_period"] == "90s"
+
+
+def test_the_watchdog_sees_what_the_worker_sees_and_needs_nobody() -> None:
+    worker, watchdog = _services()["worker"], _services()["watchdog"]
+    assert {"home:/var/lib/nightsweep", "/var/run/docker.sock:/var/run/docker.sock"} <= set(watchdog["volumes"])
+    for key in ("pid", "network_mode", "image"):
+        assert watchdog[key] == worker[key]
+    assert set(watchdog["environment"]) <= set(worker["environment"])
+    assert "depends_on" not in watchdog
+
+
+def test_the_watchdogs_unit_has_the_services_home_and_hangs_on_no_other() -> None:
+    def unit(name: str) -> configparser.ConfigParser:
+        parser = configparser.ConfigParser(strict=False, interpolation=None)
+        parser.optionxform = str  # type: ignore[method-assign, assignment]
+        parser.read(ROOT / "deploy" / name)
+        return parser
+
+    service, watchdog = unit("nightsweep.service"), unit("nightsweep-watchdog.service")
+    for key in ("User", "StateDirectory", "SupplementaryGroups"):
+        assert watchdog["Service"][key] == service["Service"][key]
+    assert watchdog["Service"]["ExecStart"].endswith("nightsweep watchdog --once")
+    assert set(watchdog["Unit"]) == {"Description"}
+    assert unit("nightsweep-watchdog.timer")["Install"]["WantedBy"] == "timers.target"
 
 
 def test_every_file_that_compose_mounts_is_there() -> None:
