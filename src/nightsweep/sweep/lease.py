@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from nightsweep.errors import LeaseLost, StoreError
 from nightsweep.ports import Lease, Store
@@ -12,10 +12,15 @@ from nightsweep.units import Seconds
 
 
 class Held:
-    """A lease that a thread renews; `check` raises once it was lost."""
+    """A lease that a thread renews; `check` raises once it was lost.
 
-    def __init__(self, lease: Lease) -> None:
+    Args:
+        also: What may end the sweep besides; called at each check.
+    """
+
+    def __init__(self, lease: Lease, *, also: Callable[[], None] = lambda: None) -> None:
         self.lease = lease
+        self._also = also
         self._lost: LeaseLost | None = None
 
     def lost(self, error: LeaseLost) -> None:
@@ -23,19 +28,20 @@ class Held:
         self._lost = error
 
     def check(self) -> None:
-        """Raise LeaseLost when the lease is gone."""
+        """Raise LeaseLost when the lease is gone, and what `also` raises."""
+        self._also()
         if self._lost is not None:
             raise self._lost
 
 
 @contextlib.contextmanager
-def held(store: Store, lease: Lease, *, ttl: Seconds) -> Iterator[Held]:
-    """Renew the lease every third of its time until the block ends.
+def held(store: Store, lease: Lease, *, ttl: Seconds, also: Callable[[], None] = lambda: None) -> Iterator[Held]:
+    """Renew the lease every third of its time until the block ends. `also`: see `Held`.
 
     A store that is away is no reason to let go: the lease is asked for again until it answers; whether it was lost
     meanwhile, the store decides.
     """
-    keeper = Held(lease)
+    keeper = Held(lease, also=also)
     done = threading.Event()
 
     def beat() -> None:

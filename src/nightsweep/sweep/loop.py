@@ -153,9 +153,9 @@ def run_sweep(
     sweep_id = tools.store.open_sweep(plan, box_id=box_id, file_text=file_text)
     if not limits.lifts_pause and tools.store.is_paused(sweep_id):
         raise SweepPaused(sweep=sweep_id, name=plan.name)
-    with one_interrupt():
+    with one_interrupt() as interrupts:
         lease = tools.store.claim(sweep_id, owner=tools.owner, ttl=tools.lease_ttl)
-        with held(tools.store, lease, ttl=tools.lease_ttl) as keeper:
+        with held(tools.store, lease, ttl=tools.lease_ttl, also=interrupts.again) as keeper:
             night = Night(tools=tools, plan=plan, box_id=box_id, limits=limits)
             run = _Run(
                 tools=tools, plan=plan, steps=steps, night=night, keeper=keeper, box=box, guard=Guard(tools, lease)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import signal
 import threading
 import time
@@ -19,6 +20,10 @@ QUIET = 5.0
 supervisor tells its child again: the second one, milliseconds later, would hit the cleanup that the first one started."""
 
 
+PLAIN = "nightsweep_plain"
+"""Attribute of a calmed handler: the one that it hands interrupts on to."""
+
+
 class Terminated(BaseException):
     """The process was asked to end (SIGTERM). Not an Exception: nothing but cleanup may see it."""
 
@@ -27,21 +32,37 @@ class Terminated(BaseException):
         super().__init__(f"received {signal.Signals(signum).name}")
 
 
-class _Calm:
+class Calm:
     """Hands an interrupt on, and none of those that come within `QUIET` after it, whichever they are."""
 
     def __init__(self) -> None:
         self._last: float | None = None
+        self._handed_on: Callable[[], Any] | None = None
 
     def wrap(self, handler: Handler) -> Handler:
+        """Return the handler that is to be set in place of this one."""
+
         def calm(signum: int, frame: FrameType | None) -> Any:
             now = time.monotonic()
             if self._last is not None and now - self._last < QUIET:
                 return None
             self._last = now
+            self._handed_on = functools.partial(getattr(handler, PLAIN, handler), signum, None)
             return handler(signum, frame)
 
+        setattr(calm, PLAIN, getattr(handler, PLAIN, handler))  # a calm one around it must not be calmed twice
         return calm
+
+    def again(self) -> None:
+        """Hand an interrupt on once more whose exception was swallowed: for places that are not reached after one.
+
+        Python drops what is raised while it runs a finalizer or a weak reference's callback, and an interrupt may well strike
+        there. Only the main thread handles signals; elsewhere this does nothing.
+        """
+        handed_on = self._handed_on
+        if handed_on is not None and threading.current_thread() is threading.main_thread():
+            self._handed_on = None
+            handed_on()
 
 
 def raise_on_sigterm() -> None:
@@ -49,7 +70,7 @@ def raise_on_sigterm() -> None:
 
     What is ignored stays ignored: a sweep under `nohup` outlives its terminal.
     """
-    calm = _Calm()
+    calm = Calm()
     for signum in INTERRUPTS:
         if signal.getsignal(signum) is not signal.SIG_IGN:
             signal.signal(signum, calm.wrap(_raise))
@@ -79,22 +100,24 @@ def ignore_interrupts() -> None:
 
 
 @contextlib.contextmanager
-def one_interrupt() -> Iterator[None]:
+def one_interrupt() -> Iterator[Calm]:
     """Let the handlers that are set, whoever set them, see the first of several interrupts in a row only.
+
+    Yields what can hand an interrupt on again.
 
     Only the main thread handles signals; elsewhere this does nothing.
     """
+    calm = Calm()
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield calm
         return
-    calm = _Calm()
     before: dict[int, Any] = {}
     for signum in INTERRUPTS:
         handler = signal.getsignal(signum)
         if callable(handler):
             before[signum] = signal.signal(signum, calm.wrap(handler))
     try:
-        yield
+        yield calm
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)

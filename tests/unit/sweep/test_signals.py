@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -103,3 +104,14 @@ def test_outside_the_main_thread_nothing_is_changed() -> None:
     thread.start()
     thread.join()
     assert problems == []
+
+
+def test_an_interrupt_that_was_swallowed_is_handed_on_again_once() -> None:
+    raise_on_sigterm()
+    with one_interrupt() as interrupts:
+        interrupts.again()  # none has come
+        with contextlib.suppress(Terminated):  # as Python does in a finalizer
+            send(signal.SIGTERM)
+        with pytest.raises(Terminated):
+            interrupts.again()
+        interrupts.again()
