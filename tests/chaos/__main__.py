@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import secrets
 import signal
 import sys
@@ -27,7 +28,9 @@ def main() -> int:
     failed = 0
     forms = ("process", "docker") if asked.form == "both" else (asked.form,)
     if asked.form == "both" and not docker_possible():
-        print("== chaos: without root or dockerd there is no Docker Engine of its own: all kills go to the process form")
+        print(
+            "== chaos: without root or dockerd there is no Docker Engine of its own: all kills go to the process form"
+        )
         forms = ("process",)
     for number, form in enumerate(forms):
         kills = asked.kills // len(forms) + (number < asked.kills % len(forms))
@@ -63,6 +66,8 @@ def _run(form: str, *, kills: int, seed: int, keep: Path | None) -> int:
             game.play()
         except (Stuck, NotServing, DatabaseAway) as error:
             game.problems.append(f"{type(error).__name__}: {error}")
+        if keep is not None:
+            _keep_events(there, keep)
         lines = _verdict(there, game)
         print(
             *lines,
@@ -97,6 +102,13 @@ def _verdict(there: World, game: Game) -> tuple[str, ...]:
     left = [f"{process.pid} {' '.join(process.cmdline())[:80]}" for process in there.service.living()]
     game.problems += [f"left behind: {one}" for one in left]
     return tuple(lines)
+
+
+def _keep_events(there: World, keep: Path) -> None:
+    keep.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(DatabaseAway), open(keep / "events.txt", "w") as file:
+        for at, *words in there.evidence.events():
+            print(f"{at:%H:%M:%S.%f}", *words, file=file)
 
 
 def _open_runs(there: World) -> str:

@@ -124,6 +124,13 @@ class Evidence:
             return Scene(*rows[0]) if rows else None
         return None
 
+    def night(self, sweep: str) -> str | None:
+        """Return how the night of a sweep's schedule stands; "" when there is no schedule, None when nobody answers."""
+        with contextlib.suppress(*AWAY):
+            rows = self._ask("SELECT coalesce(night_state, 'queued') FROM schedules WHERE name = %s", (sweep,))
+            return str(rows[0][0]) if rows else ""
+        return None
+
     def storing(self) -> bool:
         """Return whether a window is being stored at this very moment."""
         with contextlib.suppress(*AWAY):

@@ -17,9 +17,13 @@ from tests.chaos.world import World
 
 PHASE_PATIENCE = 25.0
 VICTIM_PATIENCE = 8.0
-GOES_ON_WITHIN = 180.0
+GOES_ON_WITHIN = 300.0
 SERVES_WITHIN = 90.0
 GONE_WITHIN = 30.0
+NOBODY_FOR = 25.0
+"""Seconds after which a run that nobody carries out is no longer waited for."""
+NIGHT_GOES_ON = ("queued", "submitted", "running")
+"""States of a schedule's night in which the service itself goes on with the sweep."""
 
 
 class Stuck(Exception):
@@ -34,7 +38,7 @@ class Entry:
         phase: In which phase of the sweep it struck.
         went_on: Seconds until the next window was stored, or the sweep was done.
         served: Seconds that production was waited for once it was owed; None when it did not serve, or is not owed yet.
-        resubmitted: How often the sweep had to be handed to the service again.
+        handed_over: How often the sweep was handed to the service again, as a user would who sees that it broke off.
     """
 
     number: int
@@ -43,7 +47,7 @@ class Entry:
     phase: str
     went_on: float | None = None
     served: float | None = None
-    resubmitted: int = 0
+    handed_over: int = 0
 
 
 @dataclass
@@ -64,8 +68,8 @@ class Game:
     problems: list[str] = field(default_factory=list)
     _run: FlowRun | None = None
     _run_of_start: int = 0
+    _handed_over_at: float = 0.0
     _drawn: Moment | None = None
-    _in_recovery: bool = False
 
     def play(self) -> None:
         """Kill until there were enough kills, and let every sweep be finished."""
@@ -173,38 +177,59 @@ class Game:
     # --- seeing to it that it goes on, as supervisor and user would
 
     def _see_to(self, sweep: ChaosSweep, *, entry: Entry | None = None) -> Scene | None:
-        """Restart the service if it has ended, hand the sweep to it if nobody carries it out; return where the sweep is."""
-        service = self.world.service
-        service.tend()
+        """Restart the service if it has ended, see that somebody carries the sweep out; return where the sweep is."""
+        self.world.service.tend()
         scene = self.world.evidence.glimpse(sweep.name)
-        if self._done(scene) or holder_of(scene) is not None:
+        if self._done(scene):
             return scene
+        if holder_of(scene) is not None:
+            self._handed_over_at = time.monotonic()
+            return scene
+        handed_over = self._schedule(sweep) if sweep.scheduled else self._hand_over(sweep, scene, entry)
+        if entry is not None and handed_over:
+            entry.handed_over += 1
+        return scene
+
+    def _schedule(self, sweep: ChaosSweep) -> bool:
+        """Schedule it unless its night goes on: then the service is to see to it. Return whether it was scheduled anew."""
+        if self.world.dock is not None and self.entries and self.entries[-1].served is None:
+            self._mark_served(0.0)
+        night = self.world.evidence.night(sweep.name)
+        if night is None or night in NIGHT_GOES_ON:
+            return False
+        return self.world.service.schedule(sweep.text, sweep.name) and night != ""
+
+    def _hand_over(self, sweep: ChaosSweep, scene: Scene | None, entry: Entry | None) -> bool:
+        """Hand it to the service, once production serves again; return whether the service took it."""
+        service, now = self.world.service, time.monotonic()
         pending = self._run is not None and self._run_of_start == service.starts and not service.ended(self._run)
-        if pending:
-            return scene
+        if pending and now - self._handed_over_at < NOBODY_FOR:  # Prefect shows the run of a killed runner for ever
+            return False
         if entry is not None and scene is not None:
             self._production_back(entry)
         run = service.submit(sweep.text, sweep.name)
         if run is not None:
-            self._run, self._run_of_start = run, service.starts
-            if entry is not None:
-                entry.resubmitted += 1
-        return scene
+            self._run, self._run_of_start, self._handed_over_at = run, service.starts, now
+        return run is not None
 
     def _production_back(self, entry: Entry) -> None:
         """A sweep that broke off owes production: it must serve before anybody goes on."""
         if self.world.dock is None or entry.served is not None:
             return
-        self._mark_served(f"after kill {entry.number} ({entry.victim})")
+        if not self._mark_served(SERVES_WITHIN):
+            self.problems.append(
+                f"production does not serve {SERVES_WITHIN:.0f} s after kill {entry.number} ({entry.victim})"
+            )
 
-    def _mark_served(self, when: str) -> None:
-        seconds = self.world.serves(within=SERVES_WITHIN)
+    def _mark_served(self, within: float) -> bool:
+        """Note of all kills that production serves again; return False when it does not, in time."""
+        seconds = self.world.serves(within=within)
         if seconds is None:
-            self.problems.append(f"production does not serve {SERVES_WITHIN:.0f} s {when}")
-            return
+            return False
         for entry in self.entries:
             if entry.served is None:
                 entry.served = seconds
+        return True
 
     # --- looking at it
 
@@ -226,8 +251,8 @@ class Game:
 
     def _after(self, sweep: ChaosSweep) -> None:
         """The sweep is done: production serves, no engine is left, nothing is owed, nobody else was touched."""
-        if self.world.dock is not None:
-            self._mark_served(f"after the end of {sweep.name}")
+        if self.world.dock is not None and not self._mark_served(SERVES_WITHIN):
+            self.problems.append(f"production does not serve {SERVES_WITHIN:.0f} s after the end of {sweep.name}")
         self._until(lambda: not self.world.engines(), GONE_WITHIN, f"{sweep.name}: an engine of ours is left")
         self._until(lambda: not self.world.evidence.open_intents(), GONE_WITHIN, f"{sweep.name}: an intent stays open")
         self.problems += self.world.foreign_problems()

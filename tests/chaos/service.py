@@ -96,6 +96,16 @@ class Supervised:
                 return self.api.start(deployment, {"file_text": text, "name": name})
         return None
 
+    def schedule(self, text: str, name: str) -> bool:
+        """Have the sweep started by a schedule, once; return whether the command took it."""
+        file = self.home / f"{name}.yaml"
+        file.write_text(text)
+        command = [sys.executable, "-m", "nightsweep.cli", "schedule", "--now", str(file)]
+        done = subprocess.run(
+            command, env=dict(self.environ), cwd=self.home, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log
+        )
+        return done.returncode == 0
+
     def ended(self, run: FlowRun) -> bool:
         """Return whether Prefect holds the run for ended; False when it does not answer."""
         with contextlib.suppress(PrefectUnavailable):

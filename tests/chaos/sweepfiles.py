@@ -26,10 +26,15 @@ REPEATS = 3
 
 @dataclass(frozen=True)
 class ChaosSweep:
-    """A sweep file, and what it plans."""
+    """A sweep file, and what it plans.
+
+    Attributes:
+        scheduled: Whether the service starts it, and goes on with it, by a schedule; else it is handed over by hand each time.
+    """
 
     name: str
     text: str
+    scheduled: bool
 
     @property
     def slots(self) -> tuple[Slot, ...]:
@@ -76,7 +81,7 @@ def a_sweep(number: int, *, form: str, image: str | None, production: str | None
         "warmup": "300ms",
         "max_attempts": MAX_ATTEMPTS,
     }
-    return ChaosSweep(name=name, text=yaml.safe_dump(given, sort_keys=False))
+    return ChaosSweep(name=name, text=yaml.safe_dump(given, sort_keys=False), scheduled=number % 2 == 1)
 
 
 def _started_by(form: str, image: str | None) -> dict[str, Any]:

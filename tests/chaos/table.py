@@ -16,7 +16,7 @@ def row(entry: Entry, *, production: bool) -> str:
     """Return one kill as a line."""
     went_on = "next kill first" if entry.went_on is None else f"{entry.went_on:.1f} s"
     served = "none here" if not production else "owed" if entry.served is None else f"served, {entry.served:.1f} s"
-    outcome = "carried on" if not entry.resubmitted else f"handed over again x{entry.resubmitted}"
+    outcome = "went on by itself" if not entry.handed_over else f"handed over again x{entry.handed_over}"
     return f"{entry.number:>4}  {entry.sweep:<9} {entry.victim:<36} {entry.phase:<22} {went_on:>13}  {served:<16} {outcome}"
 
 
