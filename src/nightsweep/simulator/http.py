@@ -1,15 +1,18 @@
 """The endpoints. Generation is served below Starlette: its events go from the engine's step straight to the connection.
 
 uvicorn's `send` is a bound method of the connection's request cycle, whose transport takes bytes without an await. A step
-over 256 streams would otherwise wake 256 tasks; this way it writes 256 times. Where there is no such transport (another
+over 256 streams would otherwise wake 256 tasks; this way it writes 256 times, and the journal's time of an event is that of its
+last byte in the socket. Where there is no such transport (another
 server), events go through a queue and `send`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import json
+import os
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -132,11 +135,22 @@ def _cutter(transport: Any) -> Callable[[], None]:
 
 
 def _chunk_writer(transport: Any) -> Callable[[bytes], None]:
-    put, closing = transport.write, transport.is_closing
+    """Return a writer of chunks that leave at once: the event loop would keep those of a whole step until the step is over.
+
+    What the socket does not take at once goes the loop's way, and whatever comes behind it too.
+    """
+    put, closing, waiting = transport.write, transport.is_closing, transport.get_write_buffer_size
+    place = transport.get_extra_info("socket").fileno()
 
     def write(event: bytes) -> None:
-        if not closing():  # uvloop raises on a closed transport, and a client may go away within a step
-            put(b"%x\r\n%b\r\n" % (len(event), event))
+        if closing():  # uvloop raises on a closed transport, and a client may go away within a step
+            return
+        chunk = b"%x\r\n%b\r\n" % (len(event), event)
+        if not waiting():
+            with contextlib.suppress(OSError):  # full: the loop has more patience; broken: the loop notices by itself
+                chunk = chunk[os.write(place, chunk) :]
+        if chunk:
+            put(chunk)
 
     return write
 
