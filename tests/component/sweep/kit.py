@@ -225,12 +225,12 @@ def running(*words: str, environ: Mapping[str, str], folder: Path) -> Iterator[C
         process.stdout.close()
 
 
-def until(true: Callable[[], bool], *, seconds: float = 20.0) -> None:
-    """Wait until it is true."""
+def until(true: Callable[[], bool], *, seconds: float = 20.0, every: float = 0.02) -> None:
+    """Wait until it is true, and look `every` so many seconds."""
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, f"not true after {seconds} s"
-        time.sleep(0.02)
+        time.sleep(every)
 
 
 def kill(process: psutil.Process) -> None:
