@@ -138,11 +138,17 @@ def bring_production_back(flow: Any, flow_run: Any, state: Any) -> None:
     restore_production(wiring.settings(), say=logging.getLogger("nightsweep").warning)
 
 
-def _reconcile() -> None:
+def reconcile() -> threading.Thread:
     """Bring back what a dead sweep took down, in a thread: production may take minutes, and the flow is served meanwhile.
 
     A sweep that begins meanwhile takes over: it finds the intent open.
     """
+    thread = threading.Thread(target=_bring_all_back, name="brings-production-back", daemon=True)
+    thread.start()
+    return thread
+
+
+def _bring_all_back() -> None:
     from nightsweep.rescue import restore_production
 
     say = logging.getLogger("nightsweep").warning
@@ -264,7 +270,7 @@ def main() -> None:
     from flows import sweep as module
 
     chosen = wiring.settings()
-    threading.Thread(target=_reconcile, name="brings-production-back", daemon=True).start()
+    reconcile()
     module.sweep.serve(
         name=chosen.box,
         limit=1,

@@ -153,6 +153,27 @@ def test_after_a_kill_restore_needs_no_database_and_the_next_look_at_it_closes_t
     assert rescue.restore_production(bench.settings) == ()
 
 
+def test_a_service_that_starts_with_an_intent_open_brings_production_back_beside_serving(
+    bench: Bench, yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flows.sweep import reconcile
+
+    production = yard.production()
+    wait_serving(production)
+    killed_in_a_window(bench, a_night(production, window="5s"))
+    for name, value in bench.environ.items():
+        monkeypatch.setenv(name, value)
+    thread = reconcile()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert yard.running(production)
+    assert engines_of(bench.home) == []
+    (intent,) = intents(bench)
+    assert (intent.outcome, intent.checks["started"]) == ("restored", True)
+    assert intent.restore_started_at is not None
+    assert "production_restored" in {event.kind for event in bench.events()}
+
+
 def test_the_watchdog_leaves_a_sweep_its_time_and_then_brings_production_back(bench: Bench, yard: Yard) -> None:
     production = yard.production()
     wait_serving(production)
