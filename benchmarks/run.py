@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from benchmarks import cost, disturbance, nights, overhead, parse_log, startup, truth
+from benchmarks import cost, disturbance, nights, overhead, parse_log, resume, startup, truth
 from benchmarks.common import RESULTS, Section, machine, table, write
 
 
@@ -25,6 +25,7 @@ PARTS: tuple[tuple[str, Callable[[], Sequence[Section]]], ...] = (
     ("startup", lambda: (startup.measure(),)),
     ("plan_10k", _planning),
     ("simulated nights", nights.measure),
+    ("resume", lambda: (resume.measure(),)),
     ("parse_log", lambda: (parse_log.measure(),)),
     ("overhead and memory", overhead.measure),
     ("cost of watching", cost.measure),

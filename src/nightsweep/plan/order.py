@@ -20,8 +20,20 @@ def boot_tasks(plan: SweepPlan) -> tuple[BootTask, ...]:
     and each such pass is shuffled: a night that ends early leaves few cells empty. The shuffle is drawn from the fingerprints
     and the round, so that the same plan is always in the same order. A control's extra boots come between, and at the end.
     """
-    own = [_task(plan, config, boot_round) for boot_round in range(plan.probe.boots) for config in plan.configs]
-    return tuple(own) if plan.control is None else tuple(_with_control(plan, plan.control, own))
+    return tuple(boot_task(plan, config, boot_round) for config, boot_round in boot_order(plan))
+
+
+def boot_order(plan: SweepPlan) -> Iterator[tuple[EngineConfig, int]]:
+    """Yield the config and the round of every boot, in order; see `boot_tasks`."""
+    own = [(config, boot_round) for boot_round in range(plan.probe.boots) for config in plan.configs]
+    return iter(own) if plan.control is None else _with_control(plan, plan.control, own)
+
+
+def boot_task(plan: SweepPlan, config: EngineConfig, boot_round: int) -> BootTask:
+    """Return one boot with all it measures, in order."""
+    if boot_round >= CONTROL_ROUND:
+        return _control_task(plan, config, boot_round)
+    return _task(plan, config, boot_round)
 
 
 def slots(plan: SweepPlan) -> int:
@@ -38,17 +50,18 @@ def control_boots(plan: SweepPlan) -> int:
     return math.ceil(len(plan.configs) * plan.probe.boots / plan.control.every)
 
 
-def _with_control(plan: SweepPlan, control: ControlSpec, own: Sequence[BootTask]) -> Iterator[BootTask]:
+def _with_control(
+    plan: SweepPlan, control: ControlSpec, own: Sequence[tuple[EngineConfig, int]]
+) -> Iterator[tuple[EngineConfig, int]]:
     """Yield the boots with the control's extra ones: after every so many, and after the last."""
     config = plan.config(control.config)
     for number, first in enumerate(range(0, len(own), control.every)):
         yield from own[first : first + control.every]
-        yield _control_task(plan, config, number)
+        yield config, CONTROL_ROUND + number
 
 
-def _control_task(plan: SweepPlan, config: EngineConfig, number: int) -> BootTask:
+def _control_task(plan: SweepPlan, config: EngineConfig, boot_round: int) -> BootTask:
     """Return an extra boot: one repeat of each cell, in an order of its own. No prefills, no single batches."""
-    boot_round = CONTROL_ROUND + number
     cells = list(_cells(config.fingerprint, plan.probe.concurrency, plan.probe.temperature))
     random.Random(_seed(plan.fingerprint, config.fingerprint, boot_round)).shuffle(cells)
     repeats = tuple(Repeat(cell=cell, index=boot_round, boot_round=boot_round) for cell in cells)

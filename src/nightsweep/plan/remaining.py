@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 from functools import lru_cache
 
-from nightsweep.plan.model import BootTask, PrefillRepeat, Repeat, SweepPlan
-from nightsweep.plan.order import boot_tasks, slots
+from nightsweep.plan.model import CONTROL_ROUND, BootTask, PrefillRepeat, Repeat, SweepPlan
+from nightsweep.plan.order import boot_order, boot_task, slots
 
 __all__ = ["MAX_FAILED_BOOTS", "prefill_key", "remaining", "slots", "temperature_key", "window_key"]
 
@@ -47,19 +48,51 @@ def remaining(
     """
     given_up = {config for (config, _), advice in failed_boots.items() if "never" in advice}
     most, runs = plan.probe.max_attempts, single_batches or {}
+    touched = _touched(plan, windows=windows, prefills=prefills, runs=runs)
     out: list[BootTask] = []
-    for task in boot_tasks(plan):
-        config = task.config.fingerprint
-        if config in given_up or len(failed_boots.get((config, task.boot_round), ())) >= MAX_FAILED_BOOTS:
+    for config, boot_round in boot_order(plan):
+        slot = (config.fingerprint, boot_round)
+        if config.fingerprint in given_up or len(failed_boots.get(slot, ())) >= MAX_FAILED_BOOTS:
             continue
-        repeats = tuple(repeat for repeat in task.repeats if _open(windows.get(window_key(repeat)), most=most))
-        fresh = tuple(one for one in task.prefills if _open(prefills.get(prefill_key(one)), most=most))
-        alone = tuple(one for one in task.single_batches if _open(runs.get(window_key(one)), most=most))
-        if (len(repeats), len(fresh), len(alone)) == (len(task.repeats), len(task.prefills), len(task.single_batches)):
+        if touched.get(slot) == _whole(plan, boot_round):
+            continue  # all clean: most boots of a sweep that is far on
+        task = boot_task(plan, config, boot_round)
+        if slot in touched:
+            repeats = tuple(repeat for repeat in task.repeats if _open(windows.get(window_key(repeat)), most=most))
+            fresh = tuple(one for one in task.prefills if _open(prefills.get(prefill_key(one)), most=most))
+            alone = tuple(one for one in task.single_batches if _open(runs.get(window_key(one)), most=most))
+            task = replace(task, repeats=repeats, prefills=fresh, single_batches=alone)
+        if task.repeats or task.prefills or task.single_batches:
             out.append(task)
-        elif repeats or fresh or alone:
-            out.append(replace(task, repeats=repeats, prefills=fresh, single_batches=alone))
     return tuple(out)
+
+
+def _touched(plan: SweepPlan, *, windows: Windows, prefills: Prefills, runs: Windows) -> dict[tuple[str, int], int]:
+    """Return, of each boot of which anything is stored, how many of the plan's measurements are clean."""
+    probe, prefill, single = plan.probe, plan.probe.prefill, plan.probe.single_batch
+    found: Counter[tuple[str, int]] = Counter()
+    cells = {(streams, temperature_key(degree)) for streams in probe.concurrency for degree in probe.temperature}
+    for (config, streams, degree, index), (clean, _) in windows.items():
+        if (streams, degree) in cells and (index < probe.repeats or index >= CONTROL_ROUND):
+            found[(config, index if index >= CONTROL_ROUND else index % probe.boots)] += clean
+    for (config, _, degree, index), (clean, _) in runs.items() if single else ():
+        if single and degree == temperature_key(single.temperature) and index < single.runs:
+            found[(config, index % probe.boots)] += clean
+    for (config, tokens, load, index), (clean, _) in prefills.items() if prefill else ():
+        if prefill and tokens in prefill.lengths and load in (0, prefill.under_load):
+            found[(config, index // prefill.repeats)] += clean
+    return dict(found)
+
+
+def _whole(plan: SweepPlan, boot_round: int) -> int:
+    """Return how many measurements a boot makes."""
+    probe = plan.probe
+    cells = len(probe.concurrency) * len(probe.temperature)
+    if boot_round >= CONTROL_ROUND:
+        return cells
+    single = len(range(boot_round, probe.single_batch.runs, probe.boots)) if probe.single_batch else 0
+    prefills = probe.prefill.per_boot if probe.prefill else 0
+    return cells * len(range(boot_round, probe.repeats, probe.boots)) + single + prefills
 
 
 def window_key(repeat: Repeat) -> tuple[str, int, str, int]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from nightsweep.errors import NotFound
 from nightsweep.plan.model import DECODE, SINGLE_BATCH
-from nightsweep.plan.remaining import temperature_key
 from nightsweep.ports import Stored
 from nightsweep.store.schema import (
     boots,
@@ -37,15 +38,26 @@ def stored(connection: sa.Connection, sweep_id: int) -> Stored:
 def _windows(
     connection: sa.Connection, sweep_id: int, *, kind: str
 ) -> dict[tuple[str, int, str, int], tuple[bool, int]]:
-    key = (configs.c.hash, cells.c.concurrency, cells.c.temperature, windows.c.repeat)
-    rows = connection.execute(
-        sa.select(*key, sa.func.bool_or(windows.c.clean).label("clean"), sa.func.count().label("attempts"))
+    slot = (windows.c.cell_id, windows.c.repeat)
+    of_sweep = (cells.c.sweep_id == sweep_id, cells.c.kind == kind)
+    tried = (  # counted by numbers, before the names come in: tens of thousands of rows
+        sa.select(*slot, sa.func.bool_or(windows.c.clean).label("clean"), sa.func.count().label("attempts"))
         .join(cells, cells.c.id == windows.c.cell_id)
-        .join(configs, configs.c.id == cells.c.config_id)
-        .where(cells.c.sweep_id == sweep_id, cells.c.kind == kind)
-        .group_by(*key)
+        .where(*of_sweep)
+        .group_by(*slot)
+        .subquery()
     )
-    return {(r.hash, r.concurrency, temperature_key(r.temperature), r.repeat): (r.clean, r.attempts) for r in rows}
+    rows = connection.execute(
+        sa.select(*_place(tried.c.repeat), tried.c.clean, tried.c.attempts)
+        .join(cells, cells.c.id == tried.c.cell_id)
+        .join(configs, configs.c.id == cells.c.config_id)
+    ).all()
+    return {tuple(key): (clean, attempts) for *key, clean, attempts in rows}
+
+
+def _place(repeat: sa.ColumnElement[int]) -> tuple[sa.ColumnElement[Any], ...]:
+    """Return the columns of a window's key; NUMERIC(4,2) as text is the temperature's one spelling (`temperature_key`)."""
+    return configs.c.hash, cells.c.concurrency, sa.cast(cells.c.temperature, sa.Text), repeat
 
 
 def _prefills(connection: sa.Connection, sweep_id: int) -> dict[tuple[str, int, int, int], tuple[bool, int]]:
@@ -62,12 +74,12 @@ def _prefills(connection: sa.Connection, sweep_id: int) -> dict[tuple[str, int, 
 def _taken(connection: sa.Connection, sweep_id: int, *, kind: str) -> dict[tuple[str, int, str, int], tuple[bool, int]]:
     """Return the places in which a window of another sweep stands: clean, and without an attempt of this one's."""
     rows = connection.execute(
-        sa.select(configs.c.hash, cells.c.concurrency, cells.c.temperature, reused_windows.c.repeat)
+        sa.select(*_place(reused_windows.c.repeat))
         .join(cells, cells.c.id == reused_windows.c.cell_id)
         .join(configs, configs.c.id == cells.c.config_id)
         .where(cells.c.sweep_id == sweep_id, cells.c.kind == kind)
-    )
-    return {(r.hash, r.concurrency, temperature_key(r.temperature), r.repeat): (True, 0) for r in rows}
+    ).all()
+    return {tuple(row): (True, 0) for row in rows}
 
 
 def _taken_prefills(connection: sa.Connection, sweep_id: int) -> dict[tuple[str, int, int, int], tuple[bool, int]]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightsweep.plan.model import BootTask, PrefillRepeat, Repeat, SweepPlan
+from nightsweep.plan.model import CONTROL_ROUND, BootTask, PrefillRepeat, Repeat, SweepPlan
 from nightsweep.plan.order import boot_tasks
 from nightsweep.plan.remaining import MAX_FAILED_BOOTS, prefill_key, remaining, slots, temperature_key, window_key
 from nightsweep.plan.sweepfile import load
@@ -199,3 +199,41 @@ def test_a_decode_window_of_the_same_cell_is_no_single_batch_run() -> None:
 def test_single_batch_runs_are_dealt_out_over_the_boots() -> None:
     tasks = boot_tasks(with_extras(boots=2))
     assert [[one.index for one in task.single_batches] for task in tasks] == [[0, 2], [1]]
+
+
+@given(PLANS, st.data())
+@settings(max_examples=30)
+def test_what_is_stored_of_no_place_of_the_plan_hides_nothing(plan: SweepPlan, data: st.DataObject) -> None:
+    work = work_of(boot_tasks(plan))
+    part = data.draw(st.lists(st.sampled_from(work), unique=True, max_size=len(work)))
+    windows, prefills = stored(part)
+    config, probe = plan.configs[0].fingerprint, plan.probe
+    for index in range(40):  # other streams, another temperature, repeats that were lowered, lengths of another plan
+        windows[(config, 99, "0.70", index)] = (True, 1)
+        windows[(config, probe.concurrency[0], "1.99", index)] = (True, 1)
+        windows[(config, probe.concurrency[0], temperature_key(probe.temperature[0]), probe.repeats + index)] = (
+            True,
+            1,
+        )
+        prefills[(config, 77, 0, index)] = (True, 1)
+    found = work_of(remaining(plan, windows=windows, prefills=prefills, failed_boots={}))
+    assert Counter(found) == Counter(one for one in work if one not in part)
+
+
+@pytest.mark.parametrize("repeats", [1, 2, 5])
+def test_boots_may_be_raised_and_what_is_done_stays_done(repeats: int) -> None:
+    one, three = (load(a_night(configs=2, repeats=repeats, boots=boots)) for boots in (1, min(3, repeats)))
+    assert one.fingerprint == three.fingerprint
+    windows, prefills = stored(work_of(boot_tasks(one)))
+    left_over = work_of(remaining(three, windows=windows, prefills=prefills, failed_boots={}))
+    assert all(isinstance(each, PrefillRepeat) for each in left_over)
+
+
+def test_a_controls_extra_boots_are_left_until_they_are_measured_and_not_after() -> None:
+    plan = load(a_night(configs=3).replace("probe:", "control: c0\nprobe:", 1))
+    assert plan.control is not None
+    windows, prefills = stored(work_of(boot_tasks(plan)))
+    assert remaining(plan, windows=windows, prefills=prefills, failed_boots={}) == ()
+    control = [key for key in windows if key[3] >= CONTROL_ROUND]
+    del windows[control[0]]
+    assert work_of(remaining(plan, windows=windows, prefills=prefills, failed_boots={}))[0].index == control[0][3]
