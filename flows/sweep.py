@@ -36,13 +36,16 @@ from nightsweep.service.prefect_server import PrefectUnavailable
 from nightsweep.sweep.loop import run_sweep
 from nightsweep.sweep.tools import Limits, Outcome, StopWanted
 from nightsweep.tell import teller
+from nightsweep.units import Seconds
 
 T = TypeVar("T")
 Call = Callable[[], None]
 
 RUNNER_POLL = 0.5
-SERVER_AWAY = 600.0
-"""Seconds without a progress bar after one could not be shown: Prefect's client tries for a minute before it gives up."""
+SERVER_AWAY = 60.0
+"""Seconds without a progress bar after the server was found away."""
+SERVER_PATIENCE = Seconds(1.0)
+"""Seconds in which it must answer before Prefect's own client is let at it, which tries for a minute before it gives up."""
 
 
 @task(name="boot", task_run_name="boot {config} #{number}", cache_policy=NO_CACHE, persist_result=False, retries=0)
@@ -68,10 +71,11 @@ class PrefectSteps:
 
     Args:
         note_run: Told the sweep's id once, as soon as it is known.
+        answers: Whether Prefect's server answers, asked briefly.
     """
 
-    def __init__(self, logger: Any, *, note_run: Callable[[int], None]) -> None:
-        self._logger = logger
+    def __init__(self, logger: Any, *, note_run: Callable[[int], None], answers: Callable[[], bool]) -> None:
+        self._logger, self._answers = logger, answers
         self._note_run: Callable[[int], None] | None = note_run
         self._artifact: UUID | None = None
         self._silent_until = 0.0
@@ -95,10 +99,12 @@ class PrefectSteps:
             return
         share = 100.0 * progress.windows_done / max(progress.windows_planned, 1)
         try:
+            if not self._answers():
+                raise ConnectionError("Prefect's server does not answer")
             self._show(share, f"sweep {progress.sweep_id}: {progress.windows_planned} windows planned")
         except Exception as error:  # noqa: BLE001  a bar in a page is worth no sweep, whatever breaks in it
             self._silent_until = time.monotonic() + SERVER_AWAY
-            self._logger.warning("no progress bar for %.0f s: %s", SERVER_AWAY, type(error).__name__)
+            self._logger.warning("no progress bar for %.0f s: %s", SERVER_AWAY, str(error) or type(error).__name__)
 
     def _show(self, share: float, description: str) -> None:
         if self._artifact is None:
@@ -205,7 +211,7 @@ def sweep(
                 store.note_prefect_run(sweep_id, str(this_run.id))
 
         try:
-            steps = PrefectSteps(logger, note_run=note_run)
+            steps = PrefectSteps(logger, note_run=note_run, answers=lambda: _prefect().answers(timeout=SERVER_PATIENCE))
             with teller(chosen).night(plan.name, by_hand=False) as ended:
                 outcome = run_sweep(plan, tools, file_text=file_text, steps=steps, limits=limits, reuse=reuse)
                 ended.append(outcome)
@@ -239,8 +245,12 @@ def _deployment_is_paused(box: str) -> bool:
     A server that is away decides nothing.
     """
     with contextlib.suppress(PrefectUnavailable):
-        return PrefectApi(os.environ.get("PREFECT_API_URL", "")).paused(box)
+        return _prefect().paused(box)
     return False
+
+
+def _prefect() -> PrefectApi:
+    return PrefectApi(os.environ.get("PREFECT_API_URL", ""))
 
 
 def _end_with_runner() -> None:

@@ -141,7 +141,7 @@ PLACES: tuple[Cause, ...] = (
     cause(
         "image_missing",
         r"manifest (?:for \S+ )?(?:not found|unknown)|No such image|pull access denied"
-        r"|repository does not exist or may require",
+        r"|repository does not exist or may require|is not here and could not be pulled",
         words="manifest image pull repository",
         stage="launch",
         remedy="the image is not here and cannot be pulled: check its name and tag, and the login to its registry",

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from nightsweep.service.prefect_server import PrefectUnavailable
+from nightsweep.units import Seconds
 
 FLOW_NAME = "sweep"
 TERMINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
@@ -93,6 +94,13 @@ class PrefectApi:
     def version(self) -> str:
         """Return the server's version."""
         return str(self._request("GET", "/version"))
+
+    def answers(self, *, timeout: Seconds) -> bool:
+        """Return whether the server is there at all: for what is worth no wait."""
+        try:
+            return httpx.get(f"{self.api_url}/health", timeout=timeout).is_success
+        except (httpx.HTTPError, httpx.InvalidURL):
+            return False
 
     def ui_url(self, run_id: str) -> str:
         """Return where a person sees the run."""

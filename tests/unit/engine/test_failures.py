@@ -99,6 +99,7 @@ def test_a_remedy_says_the_numbers() -> None:
         ),
         ("nvidia-container-cli: requirement error: unsatisfied condition: cuda>=13.0", "cuda_init_failed"),
         ("exec /usr/bin/python3: exec format error", "image_arch_mismatch"),
+        ("image org/gone:1 is not here and could not be pulled: lookup registry: no such host", "image_missing"),
         ("something nobody ever saw", "container_start_failed"),
     ],
 )
