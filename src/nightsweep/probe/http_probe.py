@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -86,8 +88,8 @@ class HttpProbe:
             try:
                 async with asyncio.timeout(float(timeout)):
                     return Reached(listening=True, status=(await client.get(url, headers=headers)).status_code)
-            except httpx.RemoteProtocolError as error:
-                return Reached(listening="without sending a response" not in str(error))
+            except httpx.RemoteProtocolError:
+                return Reached(listening=await _says_anything(url, timeout=timeout))
             except (httpx.ReadTimeout, TimeoutError):
                 return Reached(listening=True)
             except (httpx.HTTPError, httpx.InvalidURL):
@@ -275,6 +277,19 @@ class HttpProbe:
                 return await measure(Clients(control=control, load=load), gone)
 
         return self._background.run(run, alive=alive, poll=ALIVE_POLL)
+
+
+async def _says_anything(url: str, *, timeout: Seconds) -> bool:
+    """Return whether a listener that speaks no HTTP sends a byte before it closes."""
+    parts = urlsplit(url)
+    try:
+        async with asyncio.timeout(float(timeout)):
+            reader, writer = await asyncio.open_connection(parts.hostname, parts.port or 80)
+            with contextlib.closing(writer):
+                writer.write(b"GET / HTTP/1.0\r\n\r\n")
+                return bool(await reader.read(1))
+    except OSError:  # TimeoutError is one, too
+        return False
 
 
 async def _json_of(client: httpx.AsyncClient, url: str, *, timeout: Seconds, headers: dict[str, str]) -> Any:
