@@ -97,7 +97,7 @@ def _verdict(there: World, game: Game) -> tuple[str, ...]:
     lines.append(f"the service stopped on SIGTERM after {seconds:.1f} s with code {code}")
     if code != 0 or seconds > STOPS_WITHIN:
         game.problems.append(f"the service did not stop in order: code {code} after {seconds:.1f} s")
-    if there.dock is not None and there.serves(within=30.0) is None:
+    if there.dock is not None and not there.dock.production_serves():
         game.problems.append("production does not serve after the service was stopped")
     left = [f"{process.pid} {' '.join(process.cmdline())[:80]}" for process in there.service.living()]
     game.problems += [f"left behind: {one}" for one in left]

@@ -29,7 +29,11 @@ PRODUCTION = "chaos-production"
 RUNNING = "chaos-foreign-running"
 ENDED = "chaos-foreign-ended"
 DAEMON_FLAGS = ("--iptables=false", "--ip6tables=false", "--live-restore")
-"""Containers live on while their Engine is dead, so that what is touched was touched by somebody else than the Engine."""
+"""Containers live on while their Engine is dead, so that what is touched was touched by somebody else than the Engine.
+
+They are on the machine's network: an Engine of 20.10 that was killed gives a bridge's address out again while a dead
+container's interface still has it, and production would be deaf through no fault of ours.
+"""
 
 AWAY = (docker.errors.DockerException, requests.exceptions.RequestException, OSError)
 
@@ -51,6 +55,11 @@ class Dock:
     daemon: OwnDaemon
     image: str
     port: int
+
+    @property
+    def url(self) -> str:
+        """Where production is asked."""
+        return f"http://127.0.0.1:{self.port}"
 
     def client(self) -> docker.DockerClient:
         """Return a new client; the caller closes it."""
@@ -76,7 +85,7 @@ class Dock:
         """Ask production for one token."""
         body = {"model": "production", "prompt": "One word:", "max_tokens": 1}
         try:
-            answer = httpx.post(f"http://127.0.0.1:{self.port}/v1/completions", json=body, timeout=5.0)
+            answer = httpx.post(f"{self.url}/v1/completions", json=body, timeout=5.0)
             return answer.status_code == 200 and answer.json()["usage"]["completion_tokens"] == 1
         except (httpx.HTTPError, ValueError, KeyError):
             return False
@@ -141,16 +150,16 @@ def _start_containers(client: docker.DockerClient, made: Dock) -> None:
         "volumes": list(dockerkit.python_volumes(SOURCE)),
     }
     words = [sys.executable, "-m", "nightsweep.simulator", "production/model", "--served-model-name", "production"]
-    words += ["--host", "0.0.0.0", "--port", "8000", "--sim-boot-speed", "200", "--sim-speed", "20"]
+    words += ["--host", "127.0.0.1", "--port", str(made.port), "--sim-boot-speed", "200", "--sim-speed", "20"]
     client.containers.run(
         command=words,
         name=PRODUCTION,
-        ports={"8000/tcp": ("127.0.0.1", made.port)},
+        network_mode="host",
         restart_policy={"Name": "unless-stopped"},
         **common,
     )
-    client.containers.run(command=["/bin/sleep", "infinity"], name=RUNNING, init=True, **common)
-    client.containers.run(command=["/bin/true"], name=ENDED, **common).wait(timeout=30)
+    client.containers.run(command=["/bin/sleep", "infinity"], name=RUNNING, init=True, network_mode="none", **common)
+    client.containers.run(command=["/bin/true"], name=ENDED, network_mode="none", **common).wait(timeout=30)
 
 
 def _wait_serving(made: Dock) -> None:

@@ -36,6 +36,7 @@ class Entry:
 
     Attributes:
         phase: In which phase of the sweep it struck.
+        ended_holder: Who held the sweep when its process, or what carries it, was killed: then only another one goes on.
         went_on: Seconds until the next window was stored, or the sweep was done.
         served: Seconds that production was waited for once it was owed; None when it did not serve, or is not owed yet.
         handed_over: How often the sweep was handed to the service again, as a user would who sees that it broke off.
@@ -45,6 +46,7 @@ class Entry:
     sweep: str
     victim: str
     phase: str
+    ended_holder: str | None = None
     went_on: float | None = None
     served: float | None = None
     handed_over: int = 0
@@ -81,9 +83,13 @@ class Game:
 
     def _play_sweep(self) -> None:
         world = self.world
-        production = None if world.dock is None else PRODUCTION
-        image = None if world.dock is None else world.dock.image
-        sweep = a_sweep(len(self.sweeps) + 1, form=world.form, image=image, production=production)
+        sweep = a_sweep(
+            len(self.sweeps) + 1,
+            form=world.form,
+            image=None if world.dock is None else world.dock.image,
+            production=None if world.dock is None else PRODUCTION,
+            url=None if world.dock is None else world.dock.url,
+        )
         self.sweeps.append(sweep)
         self._run = None
         self._until(lambda: self._started(sweep), GOES_ON_WITHIN, f"{sweep.name} is not begun")
@@ -148,6 +154,7 @@ class Game:
             scene = evidence.glimpse(sweep.name)
             if victim == "engine" and scene is not None and scene.failed_boots:
                 victim = "flow"  # a config whose engine dies a second time is given up, by the product's own rule
+            phase = _phase(scene)
             killed = strike(self.world, victim, scene)
             if killed is not None:
                 break
@@ -155,8 +162,11 @@ class Game:
                 victim = "service"
             self._see_to(sweep)
             time.sleep(0.02)
-        phase = COMMIT if moment.phase == COMMIT and scene is not None and scene.state == "running" else _phase(scene)
-        entry = Entry(number=len(self.entries) + 1, sweep=sweep.name, victim=killed, phase=phase)
+        if moment.phase == COMMIT and phase == "window":
+            phase = COMMIT
+        ended = victim.startswith(("service", "flow", "runner"))
+        holder = scene.owner if ended and scene is not None else None
+        entry = Entry(number=len(self.entries) + 1, sweep=sweep.name, victim=killed, phase=phase, ended_holder=holder)
         self.entries.append(entry)
         return entry
 
@@ -168,7 +178,11 @@ class Game:
 
         def goes_on() -> bool:
             scene = self._see_to(sweep, entry=entry)
-            return scene is not None and (scene.newest > newest or scene.state == "done")
+            if scene is None or scene.state == "done":
+                return scene is not None
+            return scene.newest > newest and (
+                entry.ended_holder is None or scene.owner not in (None, entry.ended_holder)
+            )
 
         self._until(goes_on, GOES_ON_WITHIN, f"kill {entry.number} ({entry.victim}): {sweep.name} does not go on")
         entry.went_on = time.monotonic() - began

@@ -47,18 +47,19 @@ class ChaosSweep:
         )
 
 
-def a_sweep(number: int, *, form: str, image: str | None, production: str | None) -> ChaosSweep:
+def a_sweep(number: int, *, form: str, image: str | None, production: str | None, url: str | None = None) -> ChaosSweep:
     """Return the sweep of this number.
 
     Args:
         form: "process" or "docker": what engines are.
         image: Of engines in containers.
         production: Name of the container that is taken down for it; None takes none down.
+        url: Where that one is asked.
     """
     name = f"chaos-{number}"
     given: dict[str, Any] = {"name": name}
     if production is not None:
-        given["production"] = {"container": production, "ready_timeout": "60s", "idle_for": "300ms"}
+        given["production"] = {"container": production, "url": url, "ready_timeout": "60s", "idle_for": "300ms"}
     given["engine"] = {
         "kind": "vllm",
         "host": form,
@@ -91,5 +92,5 @@ def _started_by(form: str, image: str | None) -> dict[str, Any]:
         "command": [sys.executable, "-m", "nightsweep.simulator"],
         "image": image,
         "env": {"PYTHONPATH": str(SOURCE)},
-        "container": {"volumes": list(dockerkit.python_volumes(SOURCE))},
+        "container": {"volumes": list(dockerkit.python_volumes(SOURCE)), "network": "host"},
     }

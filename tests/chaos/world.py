@@ -58,7 +58,7 @@ class World:
         return found
 
     def serves(self, *, within: float) -> float | None:
-        """Return after how many seconds production served a token; None when it did not in time."""
+        """Return after how many seconds production served a token; None when it did not in time. The service is seen to."""
         assert self.dock is not None
         began = time.monotonic()
         while not self.dock.production_serves():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from nightsweep.service.looking import Looking
     from nightsweep.service.prefect_api import PrefectApi
     from nightsweep.settings import Settings
+    from nightsweep.sweep.signals import Calm
 
 CHECK = 1.0
 """Seconds between two looks at what was brought up."""
@@ -37,21 +39,22 @@ def command() -> None:
 
     chosen = wiring.settings()
     log_events()
-    raise_on_sigterm()
+    interrupts = raise_on_sigterm()
     try:
         with only_service(chosen.home), _database(chosen) as prefect_database:
-            _serve(chosen, prefect_database)
+            _serve(chosen, prefect_database, interrupts)
     except (KeyboardInterrupt, Terminated):
         click.echo("stopped")
 
 
-def _serve(chosen: Settings, prefect_database: str | None) -> None:
+def _serve(chosen: Settings, prefect_database: str | None, interrupts: Calm) -> None:
     import time
 
     from nightsweep.service.stack import stack
     from nightsweep.sweep.signals import Terminated, ignore_interrupts
 
     embedded = wiring.cluster(chosen) if chosen.database_url is None else None
+    started = wiring.SystemClock().now()  # before a runner of ours can take anything
     with (
         stack(
             home=chosen.home,
@@ -62,11 +65,12 @@ def _serve(chosen: Settings, prefect_database: str | None) -> None:
             environ={**os.environ, "NIGHTSWEEP_HOME": str(chosen.home)},
             say=lambda text: click.echo(text, err=True),
         ) as up,
-        _schedules(chosen, up.api) as look,
+        _schedules(chosen, up.api, started=started) as look,
     ):
         click.echo(f"serving box {chosen.box}; Prefect: {up.api.api_url.removesuffix('/api')}")
         try:
             while True:
+                interrupts.again()
                 if embedded is not None:
                     embedded.ensure()  # Prefect's server is in it as well, and starts none
                 up.check()
@@ -78,7 +82,7 @@ def _serve(chosen: Settings, prefect_database: str | None) -> None:
 
 
 @contextlib.contextmanager
-def _schedules(chosen: Settings, api: PrefectApi) -> Iterator[Looking]:
+def _schedules(chosen: Settings, api: PrefectApi, *, started: datetime) -> Iterator[Looking]:
     """Yield what looks for schedules that are due, and starts them."""
     from nightsweep.service.dispatch import Dispatcher, PrefectRuns
     from nightsweep.service.looking import Looking
@@ -86,7 +90,7 @@ def _schedules(chosen: Settings, api: PrefectApi) -> Iterator[Looking]:
     clock = wiring.SystemClock()
     with wiring.open_schedules(chosen) as records:
         runs = PrefectRuns(api, box=chosen.box)
-        dispatcher = Dispatcher(box=chosen.box, records=records, runs=runs, started=clock.now(), say=click.echo)
+        dispatcher = Dispatcher(box=chosen.box, records=records, runs=runs, started=started, say=click.echo)
         yield Looking(dispatcher, clock=clock, say=lambda text: click.echo(text, err=True))
 
 

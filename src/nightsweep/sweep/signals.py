@@ -65,15 +65,16 @@ class Calm:
             handed_on()
 
 
-def raise_on_sigterm() -> None:
+def raise_on_sigterm() -> Calm:
     """Turn SIGTERM, SIGHUP of a lost terminal and Ctrl-C into exceptions in the main thread: every `with` ends properly.
 
-    What is ignored stays ignored: a sweep under `nohup` outlives its terminal.
+    What is ignored stays ignored: a sweep under `nohup` outlives its terminal. Returns what can hand one on again.
     """
     calm = Calm()
     for signum in INTERRUPTS:
         if signal.getsignal(signum) is not signal.SIG_IGN:
             signal.signal(signum, calm.wrap(_raise))
+    return calm
 
 
 def _raise(signum: int, frame: FrameType | None) -> None:
