@@ -30,6 +30,7 @@ def teller(chosen: Settings) -> Teller:
         told=chosen.home / "told.json",
         box=chosen.box,
         now=wiring.SystemClock().now,
+        scheduled=lambda: wiring.scheduled(chosen),
     )
 
 

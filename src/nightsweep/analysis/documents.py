@@ -106,6 +106,7 @@ SWEEP_FIELDS: tuple[str, ...] = (
     "boots_failed",
     "prefect_run",
     "reused",
+    "stop_wish",
 )
 """Columns of the CSV of sweeps: keys of `sweep_document`."""
 

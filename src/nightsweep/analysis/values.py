@@ -198,6 +198,7 @@ class SweepRow:
     configs: int
     prefect_run: str | None = None
     phase: str | None = None  # what a running sweep does now: its newest event's message
+    stop_wish: str | None = None  # finish | drop | pause: how somebody wants it stopped, until it is
     reused: Mapping[int, int] = field(default_factory=dict)
 
 

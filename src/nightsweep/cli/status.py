@@ -22,6 +22,11 @@ from nightsweep.plan.queue import Scheduled
 REFRESH = 2.0
 """Seconds between two looks of `--watch`."""
 
+WISHES = {
+    "finish": "to stop after what it measures now (`nightsweep cancel`)",
+    "drop": "to stop at once (`nightsweep cancel --drop`)",
+    "pause": "to pause after what it measures now (`nightsweep pause`)",
+}
 MOVING = ("planned", "running")
 
 
@@ -129,6 +134,8 @@ def _facts(
     yield "state", sweep.state + since
     if sweep.state == "running" and sweep.phase:
         yield "now", text.printable(sweep.phase)
+    if sweep.stop_wish is not None:
+        yield "asked", WISHES.get(sweep.stop_wish, sweep.stop_wish)
     done, planned = sweep.repeats_clean, sweep.repeats_planned
     share = f" ({text.percent(done / planned)})" if planned else ""
     flagged = f", {text.plural(sweep.windows_flagged, 'flagged window')}" if sweep.windows_flagged else ""

@@ -44,7 +44,7 @@ def command(ctx: click.Context, *, sweep: str | None, night: str, form: str | No
     reach = access(ctx)
     with reach.queries() as queries:
         found = _newest(queries) if sweep is None else find_sweep(queries, sweep)
-        told = night_in(queries, found, now=reach.now(), day=day)
+        told = night_in(queries, found, now=reach.now(), day=day, scheduled=reach.schedules())
     if day is not None and not told.boots_tonight and not any(told.span.holds(event.at) for event in told.events):
         raise NotFound(what=f"a night of {day} of sweep {found.name}", hint="`nightsweep boots` says when it ran")
     blocks = summary_blocks(told)

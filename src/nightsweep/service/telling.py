@@ -22,8 +22,9 @@ from nightsweep.analysis.progress import progress_of
 from nightsweep.analysis.telling import not_restored, notice_of, restored_after_all
 from nightsweep.analysis.values import BootRow, Event, Filters, PrefillRow, ProductionRow, SweepRow, WindowRow
 from nightsweep.errors import BoxBusy, PlanError, StoreError, SweepError, SweepPaused
-from nightsweep.plan.model import DECODE, SINGLE_BATCH, SweepPlan
+from nightsweep.plan.model import DECODE, SINGLE_BATCH, Schedule, SweepPlan
 from nightsweep.plan.nights import next_start
+from nightsweep.plan.queue import Scheduled
 from nightsweep.service.notify import Notifier
 from nightsweep.units import Seconds
 
@@ -66,10 +67,23 @@ class Finds(Reads, Protocol):
         """Return a sweep by id or name."""
 
 
-def night_in(queries: Reads, sweep: SweepRow, *, now: datetime, day: date | None = None) -> Night:
-    """Return what is stored of a sweep and of one of its nights: that of a day, else the last in which it did anything."""
+def night_in(
+    queries: Reads,
+    sweep: SweepRow,
+    *,
+    now: datetime,
+    day: date | None = None,
+    scheduled: Sequence[Scheduled] = (),
+) -> Night:
+    """Return what is stored of a sweep and of one of its nights: that of a day, else the last in which it did anything.
+
+    Args:
+        scheduled: What the service starts on this box by itself; a sweep that is not among it goes on by hand alone, whatever
+            its file says.
+    """
     plan = queries.sweep_plan(sweep.sweep_id)
-    schedule = None if plan is None else plan.schedule
+    on_record = _schedule_of(sweep, scheduled)
+    schedule = on_record or (None if plan is None else plan.schedule)
     zone = "UTC" if schedule is None else schedule.timezone
     filters = Filters(sweep=sweep.sweep_id, with_flagged="yes")
     boots = queries.boots(filters)
@@ -94,15 +108,22 @@ def night_in(queries: Reads, sweep: SweepRow, *, now: datetime, day: date | None
         production=[row for row in queries.productions(sweep.sweep_id) if _of_night(row, span)],
         plan=plan,
         left=left,
-        goes_on=goes_on(sweep, plan, left=left, now=now, zone=zone),
+        goes_on=goes_on(sweep, on_record, left=left, now=now),
     )
+
+
+def _schedule_of(sweep: SweepRow, scheduled: Sequence[Scheduled]) -> Schedule | None:
+    """Return the schedule on record that starts a sweep; None when none does, or it is paused."""
+    by_id = [one for one in scheduled if one.night is not None and one.night.sweep_id == sweep.sweep_id]
+    by_name = [one for one in scheduled if one.name == sweep.name]
+    return next((one.when for one in (*by_id, *by_name) if not one.paused), None)
 
 
 def _of_night(row: ProductionRow, span: Any) -> bool:
     return span.holds(row.opened) or row.closed is None or span.holds(row.closed)
 
 
-def goes_on(sweep: SweepRow, plan: SweepPlan | None, *, left: int | None, now: datetime, zone: str) -> str:
+def goes_on(sweep: SweepRow, schedule: Schedule | None, *, left: int | None, now: datetime) -> str:
     """Return when and how a sweep goes on, as a sentence without an end."""
     by_hand = f"`nightsweep resume {sweep.sweep_id}`"
     if sweep.state == "paused":
@@ -111,11 +132,10 @@ def goes_on(sweep: SweepRow, plan: SweepPlan | None, *, left: int | None, now: d
         return "it runs now"
     if sweep.state == "done" or left == 0:
         return f"nothing is left; `nightsweep report {sweep.sweep_id}` writes the whole report"
-    schedule = None if plan is None else plan.schedule
     start = None if schedule is None or schedule.cron is None else next_start(schedule, after=now)
-    if start is None:
+    if start is None or schedule is None:
         return f"by {by_hand}"
-    at = f"{start.astimezone(ZoneInfo(zone)):%a %d %B, %H:%M} ({zone})"
+    at = f"{start.astimezone(ZoneInfo(schedule.timezone)):%a %d %B, %H:%M} ({schedule.timezone})"
     return f"{at}, as its schedule says while `nightsweep serve` runs; or by {by_hand}"
 
 
@@ -128,6 +148,7 @@ class Teller:
         event: Keeps an event (kind, message, level, sweep id); may raise StoreError.
         summaries: Folder of the summaries.
         told: File that remembers which production people were told does not serve.
+        scheduled: What the service starts on this box by itself.
     """
 
     notifier: Notifier
@@ -137,6 +158,7 @@ class Teller:
     told: Path
     box: str
     now: Callable[[], datetime]
+    scheduled: Callable[[], Sequence[Scheduled]] = tuple
 
     @contextlib.contextmanager
     def night(self, name: str, *, by_hand: bool) -> Iterator[list[Any]]:
@@ -165,7 +187,7 @@ class Teller:
             with self.queries() as queries:
                 found = queries.sweep_of(sweep)
                 sweep_id = found.sweep_id
-                night = night_in(queries, found, now=self.now())
+                night = night_in(queries, found, now=self.now(), scheduled=self.scheduled())
             down = [row.container for row in night.production if row.outcome != "restored"]
             told = _problems(problems, error)
             failed = isinstance(error, Exception)

@@ -146,6 +146,7 @@ def sweep_row(row: Any) -> SweepRow:
         configs=row.configs,
         prefect_run=row.prefect_run,
         phase=row.phase,
+        stop_wish=row.stop_wish,
         reused=dict(Counter(row.reused or ())),
     )
 

@@ -160,3 +160,9 @@ def test_the_queue_is_shown_in_the_order_that_schedules_get_the_box() -> None:
     assert " 22:30 CET " in later
     document = json_of(call(status, "--json", schedules=rows))
     assert [each["name"] for each in document["schedules"]] == shown
+
+
+def test_a_wish_to_stop_is_shown_until_it_is_obeyed() -> None:
+    row = a_sweep(name="n", state="running", phase="window 2 of mtp", ended=None, stop_wish="pause")
+    lines = call(status, "n", queries=FakeQueries(sweep_rows=[row])).output.splitlines()
+    assert any(line.startswith("  asked    to pause after what it measures now") for line in lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,11 @@ from click.testing import CliRunner
 from nightsweep.cli.notify import command as notify
 from nightsweep.cli.summary import command as summary
 from nightsweep.errors import NotFound
+from nightsweep.plan.model import Schedule
+from nightsweep.plan.queue import Scheduled
 from nightsweep.settings import InvalidSetting, from_environment
 from tests.fakes.queries import FakeQueries
+from tests.unit.analysis.builders import EVENING
 from tests.unit.cli.calling import call, seed_queries
 
 
@@ -19,6 +23,24 @@ def test_without_a_name_it_is_of_the_sweep_that_ran_last_and_of_its_last_night()
     told = call(summary, queries=seed_queries())
     assert told.exception is None
     assert told.stdout.startswith("# Night of Sat 28 November 2026: dflash2-depth\n")
+
+
+def test_when_it_goes_on_is_what_the_service_has_on_record_and_by_hand_otherwise() -> None:
+    when = Schedule(cron="30 22 * * *", timezone="Europe/Amsterdam", until="07:00")
+
+    def goes_on(*, paused: bool, state: str = "partial") -> str:
+        queries = seed_queries()
+        queries.sweep_rows = [replace(queries.sweep_rows[0], state=state)]
+        row = Scheduled(1, "spark-1", "dflash2-depth", when, "", "f.yaml", None, paused, EVENING)
+        told = call(summary, queries=queries, schedules=[row])
+        return next(line for line in told.stdout.splitlines() if line.startswith("- goes on: "))
+
+    assert goes_on(paused=False).startswith(
+        "- goes on: Sun 29 November, 22:30 (Europe/Amsterdam), as its schedule says"
+    )
+    assert goes_on(paused=True) == "- goes on: by `nightsweep resume 1`"
+    assert goes_on(paused=False, state="paused") == "- goes on: it is paused until `nightsweep resume 1`"
+    assert "nothing is left" in goes_on(paused=False, state="done")
 
 
 def test_a_file_s_name_says_its_format(tmp_path: Path) -> None:
