@@ -102,7 +102,7 @@ def _database(chosen: Settings) -> Iterator[str | None]:
     """
     started_here = chosen.database_url is None and not wiring.cluster(chosen).alive()
     try:
-        with wiring.open_database(chosen):
+        with wiring.open_store(chosen):  # what a killed sweep left in the spool is stored first
             pass
         yield None if chosen.prefect_api_url else wiring.prefect_database_url(chosen)
     finally:
