@@ -186,7 +186,7 @@ class ProductionIn(Section):
     url: Annotated[Any, BeforeValidator(quantities.url)] = None
     ready_timeout: Duration = 1200.0
     idle_for: DurationOrZero = None
-    idle_limit: DurationOrZero = 1800.0
+    idle_limit: Duration = 1800.0
 
 
 class ControlIn(Section):

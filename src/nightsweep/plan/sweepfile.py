@@ -329,7 +329,7 @@ def _production(raw: Any, reading: _Reading) -> Production | None:
     if section is None:
         return None
     idle_for = None if section.idle_for is None else Seconds(section.idle_for)
-    if (IDLE_FOR if idle_for is None else idle_for) > section.idle_limit > 0:
+    if (IDLE_FOR if idle_for is None else idle_for) > section.idle_limit:
         found = f"idle_limit {section.idle_limit:g} s with idle_for {IDLE_FOR if idle_for is None else idle_for:g} s"
         remedy = "Raise `idle_limit`, or lower `idle_for` (0 does not ask)."
         reading.mistakes.append(Mistake(("production", "idle_limit"), found, "idle_limit >= idle_for", remedy))

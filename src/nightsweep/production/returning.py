@@ -24,8 +24,8 @@ from nightsweep.production.record import Record, differences, made_again
 from nightsweep.units import MonotonicSeconds, Seconds
 
 POLL = Seconds(0.5)
-HURRIED = Seconds(30.0)
-"""How long production is still waited for once whoever waits is told to end: a service has 60 s to stop."""
+HURRIED = Seconds(20.0)
+"""How long production is still waited for once whoever waits is told to end: a service has 60 s to stop, engine and all."""
 
 
 @dataclass(frozen=True)

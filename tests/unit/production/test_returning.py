@@ -179,7 +179,7 @@ def test_a_docker_that_restarts_meanwhile_is_waited_for() -> None:
     assert box.back().checks["token"] == "served"
 
 
-def test_who_is_told_to_end_waits_half_a_minute_more_and_leaves_it_starting() -> None:
+def test_who_is_told_to_end_waits_a_moment_more_and_leaves_it_starting() -> None:
     box = Box()
     box.probe.healthy_when = lambda: False
     with pytest.raises(ProductionComing, match="is not proven to serve yet"):
