@@ -404,3 +404,20 @@ def test_a_plan_is_read_again_from_its_file_with_the_prompts_it_was_measured_on(
     plan = with_prompts_hash(load(SWEEP_FILE, source="test"), "b" * 64)
     sweep_id = store.open_sweep(plan, box_id=store.box_id(a_box()), file_text=SWEEP_FILE)
     assert queries.sweep_plan(sweep_id) == plan
+
+
+def test_what_was_taken_down_is_read_with_when_it_went_when_it_came_back_and_what_was_checked(
+    store: PostgresStore, queries: Queries
+) -> None:
+    night = a_night(store)
+    intent = store.open_intent(night.lease, a_production(), restore_by=EVENING + timedelta(hours=8))
+    for stage in ("stopped", "restore_started"):
+        store.mark_intent(intent, stage=stage)
+    (down,) = queries.productions(night.sweep_id)
+    assert (down.container, down.outcome, down.closed) == ("vllm-qwen", None, None)
+    assert down.opened <= down.stopped <= down.restore_started  # type: ignore[operator]
+    store.close_intent(intent, outcome="restored", checks={"ready": "/health", "token": "served"})
+    (back,) = queries.productions(night.sweep_id)
+    assert (back.outcome, back.checks["token"], back.restore_by) == ("restored", "served", EVENING + timedelta(hours=8))
+    assert back.closed is not None
+    assert queries.productions(night.sweep_id + 1) == []
