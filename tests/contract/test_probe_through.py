@@ -55,7 +55,7 @@ def test_a_window_through_the_proxy_is_as_clean_as_one_without_it(
         assert result.flags == (), result.flag_details
         assert result.notes == ()
         assert result.numbers is not None
-        assert result.numbers.own_tokens == pytest.approx(result.numbers.generation_tokens, abs=32)
+        assert result.numbers.own_tokens == pytest.approx(result.numbers.generation_tokens, abs=80)
         assert result.numbers.tpot is not None
         assert result.numbers.tpot.mean == pytest.approx(4 / result.numbers.decode_rate, rel=0.2)
         assert set(proxy.versions) == {"h2" if http2 else "http/1.1"}

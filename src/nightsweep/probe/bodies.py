@@ -13,6 +13,9 @@ from nightsweep.ports import Secret, Target
 
 PATHS = {"chat": "/v1/chat/completions", "completions": "/v1/completions", "generate": "/generate"}
 
+NATIVE_NAMES = {"max_tokens": "max_new_tokens", "min_tokens": "min_new_tokens"}
+"""Sampling parameters that SGLang's `/generate` calls otherwise."""
+
 
 def path_of(api: str) -> str:
     """Return the path of an API, "chat", "completions" or "generate"."""
@@ -88,11 +91,11 @@ def streaming_body(
 
 def _native_body(prompt: Any, sampling: Mapping[str, Any]) -> bytes:
     """Return the body of SGLang's native endpoint; a seed is not among what all its versions take there."""
-    renamed = {name: value for name, value in sampling.items() if name not in ("max_tokens", "seed")}
+    renamed = {NATIVE_NAMES.get(name, name): value for name, value in sampling.items() if name != "seed"}
     given = prompt_fields(prompt, api="completions")["prompt"]
     body = {
         ("text" if isinstance(given, str) else "input_ids"): given,
-        "sampling_params": {**renamed, "max_new_tokens": sampling["max_tokens"]},
+        "sampling_params": renamed,
         "return_logprob": False,
         "stream": True,
     }

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightsweep.engine.dialects import vllm_dialect
+from nightsweep.engine.dialects import sglang_dialect, vllm_dialect
 from nightsweep.plan.model import SamplingSpec
 from nightsweep.ports import Secret, Target
 from nightsweep.probe.bodies import PromptOrder, headers_of, prompt_fields, sampling_of, streaming_body, words_of
@@ -71,3 +71,15 @@ def test_the_prompt_order_does_not_depend_on_where_a_window_enters_it(
 def test_every_prompt_is_dealt_once_before_any_comes_again(count: int, seed: int) -> None:
     order = PromptOrder(count, seed=seed, first=0)
     assert sorted(order.next() for _ in range(count)) == list(range(count))
+
+
+def test_sglangs_own_endpoint_gets_text_or_ids_and_the_same_sampling_in_its_own_words() -> None:
+    sampling = sampling_of(SamplingSpec(max_tokens=64, min_tokens=8, seed=3), temperature=0.7)
+    target = Target("http://e", "http://e", "m", sglang_dialect("0.5.23"), api="generate")
+    asked = json.loads(streaming_body(target, "some text", sampling=sampling, continuous=True))
+    assert asked["text"] == "some text"
+    assert asked["stream"] is True
+    params = asked["sampling_params"]
+    assert (params["max_new_tokens"], params["min_new_tokens"], params["temperature"]) == (64, 8, 0.7)
+    assert not {"max_tokens", "min_tokens", "seed"} & set(params)
+    assert json.loads(streaming_body(target, [5, 6], sampling=sampling, continuous=True))["input_ids"] == [5, 6]
