@@ -20,9 +20,9 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import psutil
+import psycopg
 import sqlalchemy as sa
 
 from benchmarks import overhead
@@ -157,17 +157,19 @@ def nightsweep(home: Path, *words: str) -> subprocess.Popen[bytes]:
     )
 
 
-def windows_of(home: Path) -> list[dict[str, Any]]:
-    """All windows, in the order stored."""
-    return [window for boot in overhead.stored_times(home) for window in boot["windows"]]
+def windows_of(url: str) -> list[datetime]:
+    """When each window began, in the order stored; none before the database has its tables."""
+    with psycopg.connect(url) as connection, contextlib.suppress(psycopg.errors.UndefinedTable):
+        return [row[0] for row in connection.execute("select started_at from windows order by id")]
+    return []
 
 
-def kill_in_a_window(home: Path, file: Path, *, before: int) -> None:
-    """Run the file, and kill the run and its engine while the second window is measured."""
+def kill_in_a_window(home: Path, file: Path, *, url: str, before: int) -> None:
+    """Run the file, and kill the run while its second window is measured; the engine lives on, for the resume to stop."""
     process = nightsweep(home, "run", str(file))
     try:
         end = time.monotonic() + 120.0
-        while len(windows_of(home)) <= before:
+        while len(windows_of(url)) <= before:
             if process.poll() is not None or time.monotonic() > end:
                 raise RuntimeError("the run to be killed measured no window")
             time.sleep(0.1)
@@ -178,7 +180,7 @@ def kill_in_a_window(home: Path, file: Path, *, before: int) -> None:
 
 def kill_database(home: Path) -> None:
     """Kill the embedded server as a power cut would, and what it left of engines."""
-    pid = int((home / "postgres" / "data" / "postmaster.pid").read_text(encoding="utf-8").split()[0])
+    pid = int((EmbeddedPostgres(home / "postgres").data / "postmaster.pid").read_text(encoding="utf-8").split()[0])
     for process in (*psutil.Process(pid).children(recursive=True), psutil.Process(pid)):
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
@@ -188,12 +190,12 @@ def kill_database(home: Path) -> None:
                 os.kill(engine, signal.SIGKILL)
 
 
-def resumed(home: Path, *, number: int, power_cut: bool, engine_start: float) -> float:
+def resumed(home: Path, *, url: str, number: int, power_cut: bool, engine_start: float) -> float:
     """Return seconds from the call of `resume` to the begin of the next window, less the engine's own start."""
     file = home / f"bench-{number}.yaml"
     file.write_text(file_of(f"bench-{number}"), encoding="utf-8")
-    before = len(windows_of(home))
-    kill_in_a_window(home, file, before=before)
+    before = len(windows_of(url))
+    kill_in_a_window(home, file, url=url, before=before)
     if power_cut:
         kill_database(home)
     begin = datetime.now(UTC)
@@ -201,8 +203,8 @@ def resumed(home: Path, *, number: int, power_cut: bool, engine_start: float) ->
     code = process.wait(timeout=180)
     if code != 0:
         raise RuntimeError(f"nightsweep resume ended with {code}")
-    first = next(window for window in windows_of(home)[before + 1 :] if window["started_at"] >= begin)
-    return float((first["started_at"] - begin).total_seconds()) - engine_start
+    first = next(started for started in windows_of(url) if started >= begin)
+    return (first - begin).total_seconds() - engine_start
 
 
 def resumes(*, runs: int = RESUMES) -> list[Figure]:
@@ -211,13 +213,13 @@ def resumes(*, runs: int = RESUMES) -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="nsbench.") as folder:
         home = Path(folder)
         engine_start = overhead.engine_start_seconds()
+        asked = "from nightsweep import wiring; print(wiring.database_url(wiring.settings()))"
+        url = overhead._python(home, asked).replace("+psycopg", "")
         try:
             for number in range(runs):
                 for power_cut in samples:
-                    seconds = resumed(
-                        home, number=2 * number + power_cut, power_cut=power_cut, engine_start=engine_start
-                    )
-                    samples[power_cut].append(seconds)
+                    place = {"number": 2 * number + power_cut, "power_cut": power_cut}
+                    samples[power_cut].append(resumed(home, url=url, engine_start=engine_start, **place))
         finally:
             overhead._python(home, "from nightsweep import wiring; wiring.cluster(wiring.settings()).stop()")
     beside = {"beside": engine_start, "beside_name": "the engine's own start, not in it"}
