@@ -108,7 +108,7 @@ def _act(chosen: Settings, schedules: Schedules, target: str, action: str) -> No
     row = _find(schedules.all(chosen.box), target, box=chosen.box)
     if action == "remove":
         schedules.remove(row.id)
-        goes_on = f"; sweep {row.night.sweep_id} of it goes on" if row.under_way and row.night else ""
+        goes_on = "; its run goes on (`nightsweep cancel` ends it)" if row.under_way else ""
         click.echo(f"schedule {row.name} is removed{goes_on}; what it measured stays")
     elif action == "now":
         _start_once(chosen, schedules, row)

@@ -20,10 +20,14 @@ from nightsweep.service.prefect_api import FlowRun, PrefectApi
 from nightsweep.service.prefect_server import PrefectUnavailable
 
 PATIENCE = timedelta(minutes=10)
-"""How long a run of Prefect may go without claiming its sweep, before it is held for lost."""
+"""How long a run of Prefect that a runner has taken may go without claiming its sweep, before it is held for lost."""
 
 NOT_YET = ("SCHEDULED", "PAUSED")
-"""States of a run of Prefect that no runner has taken: whichever runner comes next takes it."""
+"""States of a run of Prefect that no runner has taken: whichever runner is free next takes it. One whose last flow died is not
+free until production is back."""
+
+RUNNER_ENDS = "Runner is shutting down."
+"""What Prefect's runner says of the runs that it cancels when it is told to end: no person wished it."""
 
 
 class Records(Protocol):
@@ -151,7 +155,7 @@ class Dispatcher:
             return
         self._waits.pop(head.id, None)
         if night.prefect_run is not None:
-            self._lay(night.prefect_run, now)
+            self._lay(head, night, night.prefect_run, now)
         begun = queue.asked(night)
         if self._move(head, begun, now):
             self._ask(replace(head, night=begun), begun, now)
@@ -173,7 +177,8 @@ class Dispatcher:
 
     def _cancelled(self, run: FlowRun) -> bool:
         """Whether somebody cancelled a run while this service was up; one that goes down cancels what it runs."""
-        if run.state_type not in ("CANCELLED", "CANCELLING") or run.state_name in ("Busy", "Skipped"):
+        by_itself = run.state_name in ("Busy", "Skipped") or run.message == RUNNER_ENDS
+        if run.state_type not in ("CANCELLED", "CANCELLING") or by_itself:
             return False
         return run.since is not None and run.since >= self._started
 
@@ -261,7 +266,7 @@ class Dispatcher:
             self._end(row, night, Ending(queue.BROKEN, "Prefect does not know the run any more"), now)
         elif run.ended:
             self._end(row, night, self._ending_of_run(row, night, run, now), now)
-        elif self._is_lost(run, now) and self._records.taken_by(self._box) is None:
+        elif self._is_lost(row, night, run, now) and self._records.taken_by(self._box) is None:
             self._end(row, night, Ending(queue.BROKEN, f"Prefect left the run {run.state_name}"), now)
 
     def _ending_of_run(self, row: Scheduled, night: Night, run: FlowRun, now: datetime) -> Ending:
@@ -276,25 +281,27 @@ class Dispatcher:
             return Ending(queue.CANCELLED, "cancelled in Prefect")
         return Ending(queue.BROKEN, note)
 
-    def _is_lost(self, run: FlowRun, now: datetime) -> bool:
+    def _is_lost(self, row: Scheduled, night: Night, run: FlowRun, now: datetime) -> bool:
         if run.since is None:
             return False
-        before_us = run.since < self._started and run.state_type not in NOT_YET
-        return before_us or now - run.since >= PATIENCE
+        if run.state_type in NOT_YET:
+            end = night_of(row.when, start=night.start)
+            return now >= (run.since + queue.LATEST if end is None else end)
+        return run.since < self._started or now - run.since >= PATIENCE
 
     # --- the record
 
     def _end(self, row: Scheduled, night: Night, ending: Ending, now: datetime) -> None:
         if ending.kind in (queue.BROKEN, queue.CANCELLED) and night.prefect_run is not None:
-            self._lay(night.prefect_run, now)
+            self._lay(row, night, night.prefect_run, now)
         ended = queue.after(night, ending, now=now)
         self._move(row, ended, now, told=_told_of_end(row, ended, ending))
 
-    def _lay(self, run_id: str, now: datetime) -> None:
+    def _lay(self, row: Scheduled, night: Night, run_id: str, now: datetime) -> None:
         """Have a run that is lost not be `Running` for ever, nor begin later. It is a matter of what people see: no more."""
         with contextlib.suppress(PrefectUnavailable):
             run = self._runs.find(run_id)
-            if run is not None and not run.ended and self._is_lost(run, now):
+            if run is not None and not run.ended and self._is_lost(row, night, run, now):
                 self._runs.lay(run_id, message="its process is gone; nightsweep goes on in another run")
 
     def _move(self, row: Scheduled, night: Night, now: datetime, *, told: NightEvent | None = None) -> bool:

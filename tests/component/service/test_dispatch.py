@@ -15,7 +15,7 @@ from nightsweep.plan import queue
 from nightsweep.plan.model import Schedule
 from nightsweep.plan.queue import Night, Scheduled
 from nightsweep.ports import INTERRUPTED, Lease
-from nightsweep.service.dispatch import PATIENCE, Dispatcher
+from nightsweep.service.dispatch import PATIENCE, RUNNER_ENDS, Dispatcher
 from nightsweep.service.prefect_server import PrefectUnavailable
 from nightsweep.store.owner import new_owner
 from nightsweep.store.postgres import PostgresStore, connect
@@ -119,7 +119,7 @@ def test_a_night_runs_once_with_its_end_and_is_followed_to_its_end(world: World)
     world.tick(times=3)
     assert (world.night().state, world.night().sweep_id) == (queue.RUNNING, lease.sweep_id)
     world.ends(lease, "run-1")
-    world.tick(times=20, after=600.0)
+    world.tick(times=6, after=2000.0)
     assert (world.night().state, list(world.runs.asked)) == (queue.DONE, ["run-1"])
     assert [event.kind for event in world.queries.events()] == ["night_done", "night_started", "night_due"]
     world.clock.advance(86_400 - 3 * 3600)
@@ -202,7 +202,7 @@ def test_a_flow_that_was_killed_is_made_again_in_its_night_until_three_in_a_row_
     for number in (1, 2, 3):
         world.begins(f"run-{number}", owner=a_dead_owner())
         world.runs.becomes(f"run-{number}", "CRASHED")
-        world.tick(times=60)
+        world.tick(times=8, after=15.0)
     assert list(world.runs.asked) == ["run-1", "run-2", "run-3"]
     assert (world.night().state, world.night().fruitless) == (queue.FAILED, 3)
     assert world.queries.events()[0].level == "error"
@@ -215,8 +215,27 @@ def test_a_run_that_prefect_leaves_running_for_ever_neither_blocks_nor_doubles(w
     world.tick(times=10)
     assert list(world.runs.asked) == ["run-1"]
     world.clock.advance(PATIENCE.total_seconds())
-    world.tick(times=20)
+    world.tick(times=6, after=10.0)
     assert (list(world.runs.asked), world.runs.laid) == (["run-1", "run-2"], ["run-1"])
+
+
+def test_a_run_that_waits_for_its_runner_is_waited_for_until_its_night_is_over(world: World) -> None:
+    world.put()
+    world.evening()
+    world.tick(times=10, after=1800.0)  # the runner is not free: production takes its time to come back
+    assert (world.night().state, list(world.runs.asked)) == (queue.SUBMITTED, ["run-1"])
+    world.tick(times=10, after=1800.0)
+    assert (world.night().state, list(world.runs.asked), world.runs.laid) == (queue.MISSED, ["run-1"], ["run-1"])
+
+
+def test_what_a_runner_cancelled_because_it_was_ended_is_made_again(world: World) -> None:
+    world.put()
+    world.evening()
+    lease = world.begins("run-1")
+    world.store.release(lease, state="partial", note=f"{INTERRUPTED}received SIGTERM")
+    world.runs.becomes("run-1", "CANCELLED", message=RUNNER_ENDS)
+    world.tick(times=6, after=10.0)
+    assert list(world.runs.asked) == ["run-1", "run-2"]
 
 
 def test_a_ghost_of_the_service_before_is_laid_at_once(world: World) -> None:
@@ -226,7 +245,7 @@ def test_a_ghost_of_the_service_before_is_laid_at_once(world: World) -> None:
     world.tick()
     world.clock.advance(5)
     world.serve()
-    world.tick(times=20)
+    world.tick(times=6, after=10.0)
     assert (list(world.runs.asked), world.runs.laid) == (["run-1", "run-2"], ["run-1"])
 
 
@@ -236,7 +255,7 @@ def test_a_flow_that_outlives_its_service_is_waited_for(world: World) -> None:
     lease = world.begins("run-1")
     world.clock.advance(5)
     world.serve()
-    world.tick(times=20)
+    world.tick(times=6, after=10.0)
     assert list(world.runs.asked) == ["run-1"]
     world.ends(lease, "run-1")
     world.tick()
@@ -249,7 +268,7 @@ def test_a_prefect_that_lost_its_records_changes_nothing_that_our_database_knows
     lease = world.begins("run-1")
     world.tick()
     world.runs.forget()
-    world.tick(times=20)
+    world.tick(times=6, after=10.0)
     assert (world.night().state, list(world.runs.asked)) == (queue.RUNNING, ["run-1"])
     world.store.release(lease, state="done", note="all is measured")
     world.tick()
@@ -260,7 +279,7 @@ def test_a_run_that_prefect_lost_before_it_began_is_asked_for_again(world: World
     world.put()
     world.evening()
     world.runs.forget()
-    world.tick(times=20)
+    world.tick(times=6, after=10.0)
     assert list(world.runs.asked) == ["run-1", "run-2"]
 
 
@@ -273,7 +292,7 @@ def test_what_somebody_cancelled_in_prefect_is_not_made_again_and_the_next_night
     world.runs.becomes("run-1", "CRASHED")  # Prefect says so first, and Cancelled a little later
     world.tick()
     world.runs.becomes("run-1", "CANCELLED")
-    world.tick(times=60)
+    world.tick(times=8, after=15.0)
     assert (world.night().state, list(world.runs.asked)) == (queue.CANCELLED, ["run-1"])
     world.clock.advance(86_400)
     world.tick()
@@ -286,10 +305,10 @@ def test_what_a_stopped_service_cancelled_goes_on_when_it_is_back_in_the_same_ni
     lease = world.begins("run-1")
     world.tick()
     world.store.release(lease, state="partial", note=f"{INTERRUPTED}received SIGTERM")
-    world.runs.becomes("run-1", "CANCELLED", message="Runner is shutting down.")
+    world.runs.becomes("run-1", "CANCELLED", message=RUNNER_ENDS)
     world.clock.advance(3600)
     world.serve()
-    world.tick(times=20)
+    world.tick(times=6, after=10.0)
     assert list(world.runs.asked) == ["run-1", "run-2"]
 
 
@@ -306,7 +325,7 @@ def test_what_ended_as_our_database_says_is_not_made_again(world: World, state: 
     world.evening()
     lease = world.begins("run-1")
     world.ends(lease, "run-1", state=state, note=note)
-    world.tick(times=60)
+    world.tick(times=8, after=15.0)
     assert (world.night().state, list(world.runs.asked)) == (night, ["run-1"])
 
 
