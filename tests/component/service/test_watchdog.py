@@ -1,0 +1,58 @@
+"""`nightsweep watchdog` as a process, with Docker, PostgreSQL and Prefect all dead: it says so, and ends or goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from nightsweep.store.owner import new_owner
+from tests.component.sweep.kit import running, until
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    dead = {
+        "NIGHTSWEEP_HOME": str(tmp_path),
+        "NIGHTSWEEP_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none",
+        "NIGHTSWEEP_PREFECT_API_URL": "http://127.0.0.1:1/api",
+        "DOCKER_HOST": f"unix://{tmp_path}/no-docker.sock",
+    }
+    return {**os.environ, **dead}
+
+
+def owed(home: Path, *, owner: str, restore_by: str) -> None:
+    record = {"owner": owner, "restore_by": restore_by, "ready_timeout": 0.1}
+    (home / "production.json").write_text(json.dumps({"prod": record}))
+
+
+def test_with_nothing_owed_one_look_ends_well(tmp_path: Path, environ: dict[str, str]) -> None:
+    with running("watchdog", "--once", environ=environ, folder=tmp_path) as command:
+        assert command.end() == 0, command.said
+    assert "nothing had to be brought back" in command.said
+
+
+def test_production_that_cannot_be_brought_back_is_loud_and_stays_noted(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    owed(tmp_path, owner="", restore_by="2026-01-01T06:00:00+00:00")
+    with running("watchdog", "--once", environ=environ, folder=tmp_path) as command:
+        assert command.end() == 1, command.said
+    assert "prod DOES NOT SERVE" in command.said
+    assert "the Docker Engine does not answer" in command.said
+    assert "Traceback" not in command.said
+    assert "prod" in json.loads((tmp_path / "production.json").read_text())
+
+
+def test_it_watches_until_it_is_told_to_end_and_says_a_thing_once(tmp_path: Path, environ: dict[str, str]) -> None:
+    owed(tmp_path, owner=new_owner(), restore_by="2999-01-01T06:00:00+00:00")
+    with running("watchdog", "--every", "100ms", environ=environ, folder=tmp_path) as command:
+        command.wait_for("its sweep has until 2999-01-01")
+        seen = (tmp_path / "watchdog.beat").stat().st_mtime if (tmp_path / "watchdog.beat").exists() else 0.0
+        until(lambda: (tmp_path / "watchdog.beat").exists() and (tmp_path / "watchdog.beat").stat().st_mtime > seen)
+        command.send(signal.SIGTERM)
+        assert command.end() == 0, command.said
+    assert command.said.count("its sweep has until") == 1
