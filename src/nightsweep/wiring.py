@@ -127,10 +127,11 @@ def open_store(chosen: Settings) -> Iterator[PostgresStore]:
 
 
 def spool(chosen: Settings) -> Spool:
-    """Return where writes lie that the database could not take."""
+    """Return where writes lie that the database could not take: of each database by itself, for ids mean nothing in another."""
     from nightsweep.store.spool import Spool
+    from nightsweep.store.spooled import name_of_database
 
-    return Spool(chosen.home / "spool")
+    return Spool(chosen.home / "spool" / name_of_database(chosen.database_url))
 
 
 @contextlib.contextmanager
@@ -333,6 +334,7 @@ def doctor_sources(chosen: Settings) -> DoctorSources:
     from nightsweep.host import accelerator, leftovers
     from nightsweep.host import docker_host as docker_hosts
     from nightsweep.service.doctor_checks import DoctorSources
+    from nightsweep.service.notify import shown_all
     from nightsweep.service.restoring import noted
 
     return DoctorSources(
@@ -348,15 +350,22 @@ def doctor_sources(chosen: Settings) -> DoctorSources:
         home=chosen.home,
         now=SystemClock().now,
         spool=lambda: spool_facts(chosen),
+        told=shown_all(chosen.notify),
     )
 
 
 def spool_facts(chosen: Settings) -> SpoolFacts:
-    """Return what lies in the spool."""
+    """Return what lies in the spools of this home, of whichever database."""
     from nightsweep.analysis.doctor import SpoolFacts
+    from nightsweep.store.spool import spools_below
 
-    found = spool(chosen)
-    return SpoolFacts(str(found.folder), waiting=len(found.waiting()), refused=len(found.refused()))
+    folder = chosen.home / "spool"
+    found = spools_below(folder)
+    return SpoolFacts(
+        str(folder),
+        waiting=sum(len(each.waiting()) for each in found),
+        refused=sum(len(each.refused()) for each in found),
+    )
 
 
 def _docker_info() -> Mapping[str, Any]:

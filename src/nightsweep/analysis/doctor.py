@@ -313,6 +313,13 @@ def production_check(taken_down: Sequence[str]) -> Check:
     return Check("production", PROBLEM, f"taken down and not noted as serving again: {named}", remedy)
 
 
+def told_check(addresses: Sequence[str]) -> Check:
+    """Say who is told when a night ends or production does not serve; the addresses are cut already. Nobody is no fault."""
+    if not addresses:
+        return Check("messages", OK, "nobody is told anything: `nightsweep notify --help` says how to be")
+    return Check("messages", OK, f"{', '.join(addresses)}; `nightsweep notify --test` tries them")
+
+
 def spool_check(facts: SpoolFacts) -> Check:
     """Judge whether writes wait for the database, or were refused by it."""
     if facts.waiting:
@@ -329,7 +336,7 @@ def spool_check(facts: SpoolFacts) -> Check:
 def spool_said(facts: SpoolFacts) -> str:
     """Return what lies in the spool, in words; "" for nothing."""
     waiting = f"{text.plural(facts.waiting, 'write')} in {facts.folder} for a database that was away"
-    refused = f"{text.plural(facts.refused, 'refused write')} in {facts.folder}/refused"
+    refused = f"{text.plural(facts.refused, 'refused write')} below {facts.folder}"
     return "; ".join((*([waiting] if facts.waiting else ()), *([refused] if facts.refused else ())))
 
 

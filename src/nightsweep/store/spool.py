@@ -130,6 +130,14 @@ class Spool:
             os.close(lock)
 
 
+def spools_below(folder: Path) -> tuple[Spool, ...]:
+    """Return the spools that lie in a folder."""
+    try:
+        return tuple(Spool(folder / name) for name in sorted(os.listdir(folder)))
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+
+
 def _files(folder: Path) -> tuple[Path, ...]:
     try:
         return tuple(sorted(folder / name for name in os.listdir(folder) if name.endswith(ENDING)))

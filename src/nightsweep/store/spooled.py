@@ -8,6 +8,7 @@ lies there until somebody drains the spool: this sweep's next write, or whoever 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +35,15 @@ log = logging.getLogger("nightsweep.store")
 
 UNSTORABLE = (StoreError, ValueError, TypeError, sa.exc.SQLAlchemyError)
 """What a spooled write may be refused with, other than by a server that is away."""
+
+
+def name_of_database(url: str | None) -> str:
+    """Return what the spool of a database is called; None is the embedded one. No password and no user is in it."""
+    if url is None:
+        return "embedded"
+    where = sa.make_url(url)
+    place = "|".join((where.host or "", str(where.port or ""), where.database or "", *map(str, where.query.values())))
+    return hashlib.sha256(place.encode()).hexdigest()[:12]
 
 
 class SpooledStore(PostgresStore):

@@ -20,7 +20,7 @@ from nightsweep.store.postgres import connect
 from nightsweep.store.postmaster import postmaster_of
 from nightsweep.store.queries import Queries
 from nightsweep.store.spool import Spool
-from nightsweep.store.spooled import SpooledStore
+from nightsweep.store.spooled import SpooledStore, name_of_database
 from nightsweep.units import Seconds
 from tests.fakes.clock import FakeClock
 from tests.storekit.builders import (
@@ -388,3 +388,19 @@ def test_a_database_that_becomes_read_only_in_the_night_loses_no_result(
     assert store.drain() == 1
     with pytest.raises(RepeatAlreadyStored):
         night.keep(a_window(1.0))
+
+
+def test_the_spool_of_one_database_is_never_delivered_to_another_and_its_name_tells_no_password() -> None:
+    names = {
+        name_of_database(url)
+        for url in (
+            None,
+            "postgresql+psycopg://a:secret@one/nightsweep",
+            "postgresql+psycopg://a@two/nightsweep",
+            "postgresql+psycopg://a@one/other",
+            "postgresql+psycopg://a@/nightsweep?host=/run/one",
+            "postgresql+psycopg://a@/nightsweep?host=/run/two",
+        )
+    }
+    assert len(names) == 6
+    assert name_of_database("postgresql+psycopg://b:other@one/nightsweep") in names

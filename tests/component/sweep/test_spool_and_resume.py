@@ -20,7 +20,6 @@ from nightsweep.store.migrate import upgrade
 from nightsweep.store.postgres import connect
 from nightsweep.store.postmaster import postmaster_of
 from nightsweep.store.queries import Queries
-from nightsweep.store.spool import Spool
 from tests.component.sweep.kit import PLAIN, Bench, Command, a_file, engines_of, until
 from tests.storekit.fixtures import a_home, run, throw_away
 
@@ -69,7 +68,7 @@ def away_in_a_window(bench: Bench, cluster: EmbeddedPostgres, command: Command) 
 
 
 def methods(bench: Bench) -> list[str]:
-    spool = Spool(bench.home / "spool")
+    spool = wiring.spool(bench.settings)
     return [spool.read(path).method for path in spool.waiting()]
 
 
@@ -81,7 +80,7 @@ def assert_measured_once(bench: Bench) -> None:
     assert set(bench.clean_counts().values()) == {1}
     assert len(bench.windows()) == SLOW["repeats"], "nothing was measured a second time"
     assert methods(bench) == []
-    assert Spool(bench.home / "spool").refused() == ()
+    assert wiring.spool(bench.settings).refused() == ()
 
 
 def test_a_sweep_that_waits_goes_on_with_the_same_engine_once_the_server_is_back(

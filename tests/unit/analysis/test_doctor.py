@@ -168,7 +168,7 @@ def test_production_that_is_not_back_is_a_problem() -> None:
 def test_refused_writes_are_said_until_somebody_looked_at_them() -> None:
     assert doctor.spool_check(doctor.SpoolFacts("/s")).state == OK
     found = doctor.spool_check(doctor.SpoolFacts("/s", refused=2))
-    assert (found.state, found.found) == (WARNING, "2 refused writes in /s/refused")
+    assert (found.state, found.found) == (WARNING, "2 refused writes below /s")
 
 
 @pytest.mark.parametrize(

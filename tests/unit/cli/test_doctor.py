@@ -73,7 +73,7 @@ def test_what_waits_in_the_spool_and_what_was_refused_is_told_with_its_place(tmp
     facts = SpoolFacts("/srv/spool", waiting=3, refused=1)
     result = call(doctor, doctor=sources(tmp_path, spool=lambda: facts))
     assert result.exit_code == 0
-    assert "3 writes in /srv/spool for a database that was away; 1 refused write in /srv/spool/refused" in result.output
+    assert "3 writes in /srv/spool for a database that was away; 1 refused write below /srv/spool" in result.output
     assert "→ the sweep that waits, or the next `nightsweep run` or `serve`, stores them" in result.output
 
 
@@ -186,3 +186,12 @@ def test_nobody_there_is_a_reason_and_not_a_traceback() -> None:
 
 def test_help_shows_an_example() -> None:
     assert "Example:" in call(doctor, "--help").output
+
+
+def test_addresses_of_messages_are_counted_and_never_shown(tmp_path: Path) -> None:
+    (none,) = [check for check in run_checks(sources(tmp_path)) if check.name == "messages"]
+    assert (none.state, "nobody is told" in none.found) == (judge.OK, True)
+    told = shown_all(["slack://t0k3n/a", "json://host/b"])
+    (some,) = [check for check in run_checks(sources(tmp_path, told=told)) if check.name == "messages"]
+    assert "slack://***" in some.found
+    assert "t0k3n" not in some.found
