@@ -24,7 +24,7 @@ def command(*, trial: bool) -> None:
       NIGHTSWEEP_NOTIFY=ntfys://ntfy.sh/my-box nightsweep notify --test
     """
     from nightsweep.analysis.telling import trial_notice
-    from nightsweep.service.notify import shown
+    from nightsweep.service.notify import shown_all
     from nightsweep.tell import teller
 
     chosen = wiring.settings()
@@ -32,8 +32,8 @@ def command(*, trial: bool) -> None:
         raise click.UsageError(
             "NIGHTSWEEP_NOTIFY is not set: nobody is told anything. Its form is in `nightsweep notify --help`"
         )
-    for place, address in enumerate(chosen.notify):
-        click.echo(shown(address, place))
+    for address in shown_all(chosen.notify):
+        click.echo(address)
     click.echo(f"told: {', '.join(chosen.notify_on)}")
     if not trial:
         return

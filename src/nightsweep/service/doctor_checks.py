@@ -88,6 +88,7 @@ class DoctorSources:
         gpu_way: How the daemon of this `info` passes GPUs on; None when it does not.
         database: Facts of our database; it must not start one.
         spool: What lies in the spool.
+        told: Addresses that people are told at, as they may be shown.
         production_down: Names of production containers that were taken down and are not noted as back.
         prefect_api_url: With `/api`; the configured one, else where a server of ours would be.
     """
@@ -104,6 +105,7 @@ class DoctorSources:
     home: Path
     now: Callable[[], datetime]
     spool: Callable[[], SpoolFacts]
+    told: Sequence[str] = ()
 
 
 def run_checks(sources: DoctorSources) -> tuple[Check, ...]:
@@ -121,6 +123,7 @@ def run_checks(sources: DoctorSources) -> tuple[Check, ...]:
         *_guarded("prefect", lambda: [doctor.prefect_check(_prefect(sources))]),
         *_guarded("disk", lambda: _disk_checks(sources.home, docker_root=root)),
         *_guarded("production", lambda: [doctor.production_check(sources.production_down())]),
+        *_guarded("messages", lambda: [doctor.told_check(sources.told)]),
         *_guarded("clock", lambda: [doctor.clock_check(_clock(sources.now()))]),
     )
 

@@ -92,6 +92,11 @@ def shown(address: str, place: int) -> str:
     return f"{address.split('://', 1)[0]}://*** (address {place + 1} of NIGHTSWEEP_NOTIFY)"
 
 
+def shown_all(addresses: Sequence[str]) -> tuple[str, ...]:
+    """Return all addresses as they may be shown."""
+    return tuple(shown(address, place) for place, address in enumerate(addresses))
+
+
 def cut(text: str, address: str) -> str:
     """Return a library's words with every part of the address cut out of them."""
     parts = {part for part in re.split(r"[/:@?&=,\s]+", address.split("://", 1)[-1]) if len(part) >= SHORTEST_SECRET}

@@ -108,7 +108,7 @@ def test_production_that_does_not_serve_stands_on_top_and_is_what_the_message_sa
 
 
 def test_a_message_holds_what_was_done_what_is_ahead_problems_and_what_to_do_next() -> None:
-    notice = notice_of(a_night(), problems=("config x: boom",), summary="/home/summaries/n.html")
+    notice = notice_of(a_night(), problems=("config x: boom",), summary="summaries/n.html")
     assert notice.kind == "night_over"
     assert notice.title == "dflash2-depth: night over, work left, 23 of 48 windows"
     lines = notice.body.splitlines()
@@ -120,7 +120,7 @@ def test_a_message_holds_what_was_done_what_is_ahead_problems_and_what_to_do_nex
         "Problems (1):",
         "- config x: boom",
         "Next: by `nightsweep resume 1`",
-        "Summary: /home/summaries/n.html",
+        "Summary: summaries/n.html",
     ]
 
 

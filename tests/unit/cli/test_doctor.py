@@ -18,6 +18,7 @@ from nightsweep.analysis.doctor import DatabaseFacts, SpoolFacts
 from nightsweep.cli.doctor import command as doctor
 from nightsweep.errors import DockerUnavailable
 from nightsweep.service.doctor_checks import DoctorSources, disk_facts, prefect_facts, run_checks
+from nightsweep.service.notify import shown_all
 
 from .calling import call, json_of, now
 
