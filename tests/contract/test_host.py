@@ -356,3 +356,11 @@ def test_the_box_is_the_same_at_every_call(bench: Bench) -> None:
 
     assert first == second
     assert len(first.fingerprint) == 64
+
+
+def test_an_image_has_the_digest_that_its_engines_have_and_none_while_it_is_not_here(bench: Bench) -> None:
+    assert bench.host.image_digest("nightsweep-no-such/image:none") is None
+    assert bench.host.image_digest("Not A Reference") is None
+    handle = bench.host.start(bench.launch("--exit-after", "0"))
+    image = handle.image_refs[0] if handle.image_refs else "nightsweep-no-such/image:none"
+    assert bench.host.image_digest(image) == handle.image_digest
