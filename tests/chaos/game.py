@@ -20,8 +20,8 @@ VICTIM_PATIENCE = 8.0
 GOES_ON_WITHIN = 300.0
 SERVES_WITHIN = 90.0
 GONE_WITHIN = 30.0
-NOBODY_FOR = 25.0
-"""Seconds after which a run that nobody carries out is no longer waited for."""
+NOBODY_FOR = 45.0
+"""Seconds after which a run that is said to be running, and holds no sweep, is no longer waited for."""
 NIGHT_GOES_ON = ("queued", "submitted", "running")
 """States of a schedule's night in which the service itself goes on with the sweep."""
 
@@ -70,7 +70,7 @@ class Game:
     problems: list[str] = field(default_factory=list)
     _run: FlowRun | None = None
     _run_of_start: int = 0
-    _handed_over_at: float = 0.0
+    _carried_at: float = 0.0
     _drawn: Moment | None = None
 
     def play(self) -> None:
@@ -197,7 +197,7 @@ class Game:
         if self._done(scene):
             return scene
         if holder_of(scene) is not None:
-            self._handed_over_at = time.monotonic()
+            self._carried_at = time.monotonic()
             return scene
         handed_over = self._schedule(sweep) if sweep.scheduled else self._hand_over(sweep, scene, entry)
         if entry is not None and handed_over:
@@ -216,14 +216,16 @@ class Game:
     def _hand_over(self, sweep: ChaosSweep, scene: Scene | None, entry: Entry | None) -> bool:
         """Hand it to the service, once production serves again; return whether the service took it."""
         service, now = self.world.service, time.monotonic()
-        pending = self._run is not None and self._run_of_start == service.starts and not service.ended(self._run)
-        if pending and now - self._handed_over_at < NOBODY_FOR:  # Prefect shows the run of a killed runner for ever
-            return False
+        if self._run is not None and self._run_of_start == service.starts:
+            state = service.state_of(self._run)
+            ghost = state == "RUNNING" and now - self._carried_at > NOBODY_FOR
+            if state != "ENDED" and not ghost:  # Prefect shows the run of a killed runner for ever
+                return False
         if entry is not None and scene is not None:
             self._production_back(entry)
         run = service.submit(sweep.text, sweep.name)
         if run is not None:
-            self._run, self._run_of_start, self._handed_over_at = run, service.starts, now
+            self._run, self._run_of_start, self._carried_at = run, service.starts, now
         return run is not None
 
     def _production_back(self, entry: Entry) -> None:

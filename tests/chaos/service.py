@@ -106,11 +106,12 @@ class Supervised:
         )
         return done.returncode == 0
 
-    def ended(self, run: FlowRun) -> bool:
-        """Return whether Prefect holds the run for ended; False when it does not answer."""
+    def state_of(self, run: FlowRun) -> str:
+        """Return what Prefect says of a run: "RUNNING" and so on, "ENDED", or "UNKNOWN" when it does not answer."""
         with contextlib.suppress(PrefectUnavailable):
-            return self.api.flow_run(run.id).ended
-        return False
+            now = self.api.flow_run(run.id)
+            return "ENDED" if now.ended else str(now.state_type)
+        return "UNKNOWN"
 
     def open_runs(self) -> list[str]:
         """Return the states of runs that Prefect does not hold for ended."""
