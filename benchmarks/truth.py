@@ -131,7 +131,7 @@ def request_for(case: Case, *, window: float | None = None, **fields: Any) -> Wi
 
 def a_probe() -> HttpProbe:
     """A probe with little patience: the simulated engine needs none."""
-    return HttpProbe(clock=SystemClock(), patience=Patience(gauges=Seconds(1.5), dying=Seconds(1.5), idle=Seconds(2.0)))
+    return HttpProbe(clock=SystemClock(), patience=Patience(gauges=Seconds(1.5), dying=Seconds(3.0), idle=Seconds(2.0)))
 
 
 def judge(made: Engine, probe: HttpProbe, case: Case, *, place: int) -> Judged:

@@ -243,3 +243,28 @@ def test_an_answer_that_no_recorder_takes_is_in_the_response() -> None:
             return (await client.get(url)).text, direct.text
 
     assert run(main) == ("abcdefg", "abcdefg")
+
+
+def test_a_kept_connection_that_the_server_closes_meanwhile_costs_no_reading() -> None:
+    """A server ends connections that were idle for some seconds, now and then just as the next question comes."""
+    ended: list[asyncio.Task[None] | None] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ended.append(asyncio.current_task())
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+        await reader.read(1)  # the next question: gone without a byte
+        writer.close()
+        await writer.wait_closed()
+
+    async def main() -> list[str]:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/metrics"
+        async with server:
+            async with make_direct_client(url, timeout=Seconds(2.0), now=time.monotonic) as client:
+                found = [(await client.get(url)).text for _ in range(2)]
+            await asyncio.wait([task for task in ended if task is not None])
+            return found
+
+    assert run(main) == ["ok", "ok"]
+    assert len(ended) == 2

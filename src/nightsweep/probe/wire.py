@@ -51,11 +51,14 @@ class RecordingTransport(httpx.AsyncBaseTransport):
         recorder: Recorder = request.extensions.get(RECORDER) or whole
         body = await request.aread()
         origin = _origin(request.url)
-        connection = self._waiting(origin) or await self._connected(origin, request)
+        kept = self._waiting(origin)
+        connection = kept or await self._connected(origin, request)
         try:
             status, headers = await connection.ask(_head(request) + body, recorder)
-        except BaseException:
+        except BaseException as error:
             self._drop(connection)
+            if kept is not None and request.method == "GET" and isinstance(error, httpx.RemoteProtocolError):
+                return await self.handle_async_request(request)  # the server closed what it had kept long enough
             raise
         stream = _Body(connection, whole.pieces, lambda: self._back(origin, connection))
         return httpx.Response(status, headers=headers, stream=stream)
