@@ -55,16 +55,16 @@ class Delivery:
                 raise
         return self._call(write, guard=hold_gap)
 
-    def tell_refused(self, *, key: uuid.UUID, message: str, sweep_id: int | None, at: datetime) -> None:
-        """Keep an event of a refused write, once; of no sweep where its sweep is not in this database."""
+    def tell(self, kind: str, message: str, *, level: str, key: uuid.UUID, sweep_id: int | None, at: datetime) -> None:
+        """Keep an event of the spool, once; of no sweep where its sweep is not in this database."""
 
-        def tell(connection: sa.Connection, sweep_id: int | None) -> None:
+        def keep(connection: sa.Connection, sweep_id: int | None) -> None:
             catalog.add_event(
                 connection,
                 key,
-                kind="late_write_refused",
+                kind=kind,
                 message=message,
-                level="error",
+                level=level,
                 sweep_id=sweep_id,
                 boot_id=None,
                 data={},
@@ -72,9 +72,9 @@ class Delivery:
             )
 
         try:
-            self._patient.once(lambda c: tell(c, sweep_id))
+            self._patient.once(lambda c: keep(c, sweep_id))
         except NotFound:
-            self._patient.once(lambda c: tell(c, None))
+            self._patient.once(lambda c: keep(c, None))
 
     def _call(self, write: Write, **guard: Any) -> Any:
         """Call the function of a write (raises ValueError for a method that is none of the spool's)."""

@@ -70,6 +70,7 @@ class SpooledStore(PostgresStore):
         self._delivery = Delivery(once)
         self._refusals: dict[Path, Exception] = {}
         self._ids: dict[Path, int] = {}
+        self._sweep_id: int | None = None  # of the newest write that was delivered
 
     # --- the spool
 
@@ -88,8 +89,16 @@ class SpooledStore(PostgresStore):
             for path in self.spool.waiting() if ours else ():
                 stored += self._drain_one(path)
         if stored:
-            log.warning("PostgreSQL answers again: %d spooled writes are stored", stored)
+            self._tell_stored(stored)
         return stored
+
+    def _tell_stored(self, stored: int) -> None:
+        said = f"PostgreSQL answers again: {stored} writes that lay in the spool are stored"
+        log.warning("%s", said)
+        with contextlib.suppress(StoreUnavailable):  # away again: what counts is stored
+            self._delivery.tell(
+                "spool_stored", said, level="warning", key=uuid.uuid4(), sweep_id=self._sweep_id, at=self._clock.now()
+            )
 
     def _drain_one(self, path: Path) -> bool:
         write: Write | None = None
@@ -105,6 +114,7 @@ class SpooledStore(PostgresStore):
             return False
         if found is not None:
             self._ids[path] = int(found)
+        self._sweep_id = write.sweep_id or self._sweep_id
         self.spool.done(path)
         return True
 
@@ -112,9 +122,11 @@ class SpooledStore(PostgresStore):
         aside = self.spool.aside(path)
         what = "a file" if write is None else write.method
         said = str(error) if isinstance(error, StoreError) else type(error).__name__
-        self._delivery.tell_refused(
+        self._delivery.tell(
+            "late_write_refused",
+            f"spooled {what} was refused and is kept in {aside}: {said}",
+            level="error",
             key=uuid.uuid5(uuid.NAMESPACE_URL, aside.name),
-            message=f"spooled {what} was refused and is kept in {aside}: {said}",
             sweep_id=None if write is None else write.sweep_id,
             at=self._clock.now(),
         )

@@ -101,6 +101,7 @@ def test_a_result_that_cannot_be_committed_lies_in_a_file_and_is_the_same_once_s
     cluster.ensure()
     assert store.drain() == 1
     assert spool.waiting() == ()
+    assert events(base, "spool_stored") == ["PostgreSQL answers again: 1 writes that lay in the spool are stored"]
     assert list(store.stored(night.sweep_id).windows.values()) == [(True, 1)]
     assert night.keep() == night.keep(), "delivered a second time it is the same row: content and hash are equal"
     assert count(base, "windows") == 1

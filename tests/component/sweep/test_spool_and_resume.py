@@ -112,7 +112,7 @@ def test_a_run_that_is_killed_while_it_waits_has_its_window_stored_by_the_next_o
         command.end()
     with far.command("doctor") as doctor:
         doctor.end()
-        assert "for a database that was away" in doctor.said
+        assert "for a database that was away" in doctor.said, doctor.said
     cluster.ensure()
     with far.command("run", file) as again:
         assert again.end(seconds=60) == 0, again.said
