@@ -13,6 +13,7 @@ import click
 from nightsweep import wiring
 
 if TYPE_CHECKING:
+    from nightsweep.service.ghosts import Ghosts
     from nightsweep.service.looking import Looking
     from nightsweep.service.prefect_api import PrefectApi
     from nightsweep.settings import Settings
@@ -65,7 +66,7 @@ def _serve(chosen: Settings, prefect_database: str | None, interrupts: Calm) -> 
             environ={**os.environ, "NIGHTSWEEP_HOME": str(chosen.home)},
             say=lambda text: click.echo(text, err=True),
         ) as up,
-        _schedules(chosen, up.api, started=started) as look,
+        _schedules(chosen, up.api, started=started) as looks,
     ):
         click.echo(f"serving box {chosen.box}; Prefect: {up.api.api_url.removesuffix('/api')}")
         try:
@@ -74,7 +75,8 @@ def _serve(chosen: Settings, prefect_database: str | None, interrupts: Calm) -> 
                 if embedded is not None:
                     embedded.ensure()  # Prefect's server is in it as well, and starts none
                 up.check()
-                look()
+                for look in looks:
+                    look()
                 time.sleep(CHECK)
         except (KeyboardInterrupt, Terminated):
             ignore_interrupts()
@@ -82,16 +84,20 @@ def _serve(chosen: Settings, prefect_database: str | None, interrupts: Calm) -> 
 
 
 @contextlib.contextmanager
-def _schedules(chosen: Settings, api: PrefectApi, *, started: datetime) -> Iterator[Looking]:
-    """Yield what looks for schedules that are due, and starts them."""
+def _schedules(chosen: Settings, api: PrefectApi, *, started: datetime) -> Iterator[tuple[Looking, Ghosts]]:
+    """Yield what looks for schedules that are due, and starts them; and for runs that an earlier service left behind."""
     from nightsweep.service.dispatch import Dispatcher, PrefectRuns
+    from nightsweep.service.ghosts import Ghosts
     from nightsweep.service.looking import Looking
 
     clock = wiring.SystemClock()
     with wiring.open_schedules(chosen) as records:
         runs = PrefectRuns(api, box=chosen.box)
         dispatcher = Dispatcher(box=chosen.box, records=records, runs=runs, started=started, say=click.echo)
-        yield Looking(dispatcher, clock=clock, say=lambda text: click.echo(text, err=True))
+        ghosts = Ghosts(
+            api, box=chosen.box, carried_by=records.carried_by, started=started, clock=clock, say=click.echo
+        )
+        yield Looking(dispatcher, clock=clock, say=lambda text: click.echo(text, err=True)), ghosts
 
 
 @contextlib.contextmanager

@@ -82,6 +82,14 @@ class PrefectApi:
         found = self._request("POST", "/flow_runs/filter", json=body)
         return _run(found[0]) if found else None
 
+    def open_runs(self, deployment_id: str, states: tuple[str, ...]) -> tuple[FlowRun, ...]:
+        """Return the deployment's runs in these types of state ("RUNNING", ...)."""
+        body = {
+            "flow_runs": {"state": {"type": {"any_": list(states)}}},
+            "deployments": {"id": {"any_": [deployment_id]}},
+        }
+        return tuple(_run(run) for run in self._request("POST", "/flow_runs/filter", json=body))
+
     def lay(self, run_id: str, *, message: str) -> None:
         """Say of a run whose process is gone that it crashed: nobody else would, and it would be `Running` for ever."""
         state = {"type": "CRASHED", "name": "Crashed", "message": message}
