@@ -15,19 +15,23 @@ from nightsweep.analysis.telling import trial_notice
 from nightsweep.ports import Secret
 from nightsweep.service.notify import Notifier, sender
 from nightsweep.service.prefect_server import prefect_environment, runner
-from tests.component.flow.kit import Served, served
+from tests.component.flow.kit import Served
 from tests.component.service.receiver import receiver
 from tests.component.sweep.kit import EVERYTHING, PLAIN, a_file, engines_of, until
 
 pytestmark = pytest.mark.slow
 
+PATIENT = 30.0
 LONG = {"concurrency": [1], "window": "1s", "repeats": 20}
 
 
-@pytest.fixture(scope="module")
-def service() -> Iterator[Served]:
-    with served() as up:
-        yield up
+@pytest.fixture
+def paused_deployment(service: Served) -> Iterator[str]:
+    """Yield the URL of the deployment, which is paused for the test."""
+    deployment = f"{service.api.api_url}/deployments/{service.up.deployment_id}"
+    httpx.post(f"{deployment}/pause_deployment", timeout=PATIENT).raise_for_status()
+    yield deployment
+    httpx.post(f"{deployment}/resume_deployment", timeout=PATIENT).raise_for_status()
 
 
 def measured(service: Served, name: str) -> int:
@@ -38,32 +42,30 @@ def environ_of(service: Served) -> dict[str, str]:
     return prefect_environment(home=service.home / "prefect", api_url=service.api.api_url, environ=os.environ)
 
 
-def test_a_deployment_that_is_paused_takes_no_run_also_after_the_service_has_served_it_again(service: Served) -> None:
-    deployment = f"{service.api.api_url}/deployments/{service.up.deployment_id}"
-    httpx.post(f"{deployment}/pause_deployment").raise_for_status()
+def test_a_deployment_that_is_paused_takes_no_run_also_after_the_service_has_served_it_again(
+    service: Served, paused_deployment: str
+) -> None:
     ended = service.ended(service.start(a_file(PLAIN, name="kept off"), name="kept off"))
     assert (ended.state_type, ended.state_name) == ("CANCELLED", "Skipped")
     assert "paused in Prefect" in (ended.message or "")
     assert not [row for row in service.queries.sweeps() if row.name == "kept off"]
 
-    httpx.patch(deployment, json={"tags": ["until it is served again"]}).raise_for_status()
+    httpx.patch(paused_deployment, json={"tags": ["until it is served again"]}, timeout=PATIENT).raise_for_status()
     log = service.home / "logs" / "second-runner.log"
     environ = {**os.environ, "NIGHTSWEEP_HOME": str(service.home), "NIGHTSWEEP_BOX": "bench"}
     with runner(home=service.home / "prefect", api_url=service.api.api_url, environ=environ, log=log):
-        until(lambda: "box:" in str(httpx.get(deployment).json()["tags"]), seconds=90, every=0.5)
+        until(
+            lambda: "box:" in str(httpx.get(paused_deployment, timeout=PATIENT).json()["tags"]), seconds=90, every=0.5
+        )
     assert service.api.paused("bench")
 
 
 def test_deleting_a_run_ends_no_process_of_it_and_our_cancel_does(service: Served) -> None:
-    deployment = f"{service.api.api_url}/deployments/{service.up.deployment_id}"
-    httpx.post(f"{deployment}/resume_deployment").raise_for_status()
     run = service.start(a_file(PLAIN, name="deleted", **LONG), name="deleted")
     until(lambda: measured(service, "deleted") > 0, seconds=90, every=0.2)
-    httpx.delete(f"{service.api.api_url}/flow_runs/{run.id}").raise_for_status()
+    httpx.delete(f"{service.api.api_url}/flow_runs/{run.id}", timeout=PATIENT).raise_for_status()
     then = measured(service, "deleted")
-    until(
-        lambda: measured(service, "deleted") > then + 1, seconds=60, every=0.2
-    )  # it goes on: the record alone is gone
+    until(lambda: measured(service, "deleted") > then + 1, seconds=60, every=0.2)  # the record alone is gone
     sweep = service.queries.sweep_of("deleted")
     with wiring.open_store(service.chosen) as store:
         store.wish_stop(sweep.sweep_id, wish="drop")

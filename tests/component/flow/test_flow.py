@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -14,18 +13,12 @@ from nightsweep import wiring
 from nightsweep.analysis.values import WindowRow
 from nightsweep.sweep.loop import box_of
 from nightsweep.units import Seconds
-from tests.component.flow.kit import Served, served
+from tests.component.flow.kit import Served
 from tests.component.sweep.kit import EVERYTHING, MTP, PLAIN, a_file, engines_of, kill, until
 
 pytestmark = pytest.mark.slow
 
 SLOW = {"concurrency": [1], "window": "1s", "repeats": 20}
-
-
-@pytest.fixture(scope="module")
-def service() -> Iterator[Served]:
-    with served() as up:
-        yield up
 
 
 def windows_of(service: Served, name: str) -> list[WindowRow]:
@@ -57,6 +50,7 @@ def test_a_sweep_is_seen_in_prefect_by_readable_names_and_our_tables_hold_the_tr
     sweep = service.queries.sweep_of("seen")
     assert (sweep.state, sweep.repeats_clean, sweep.prefect_run) == ("done", 4, run.id)
     assert all(not row.flags for row in windows_of(service, "seen"))
+    assert len(list((service.home / "summaries").glob("*-seen-*.html"))) == 1
 
 
 def test_prefects_cancel_ends_the_engine_and_the_next_run_goes_on(service: Served) -> None:
