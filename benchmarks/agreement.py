@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -309,7 +310,9 @@ def main(words: Sequence[str] | None = None) -> None:
         window=given.window,
         temperature=given.temperature,
     )
-    section = section_of(compare(load, Where(prefix=(), vllm=(given.vllm,), tokenizer=given.tokenizer)))
+    with tempfile.TemporaryDirectory(prefix="nsbench.") as folder:
+        where = Where(prefix=(), vllm=(given.vllm,), tokenizer=given.tokenizer, folder=folder)
+        section = section_of(compare(load, where))
     write(section)
     print(table((section,)))
 

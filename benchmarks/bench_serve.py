@@ -12,7 +12,6 @@ Source:
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -23,10 +22,7 @@ from typing import Any
 from nightsweep.plan.model import SamplingSpec
 from nightsweep.probe.bodies import PromptOrder
 
-PROMPTS_FILE = f"/tmp/nsbench.{os.getpid()}.jsonl"
-"""On the machine or in the container that the client runs on, as the result."""
-
-RESULT_FOLDER, RESULT_FILE = "/tmp", f"nsbench.{os.getpid()}.json"
+PROMPTS_FILE, RESULT_FILE = "nsbench.prompts.jsonl", "nsbench.result.json"
 TIMEOUT = 600.0
 
 
@@ -38,11 +34,13 @@ class Where:
         prefix: Before every command: `()` here, `("docker", "exec", "-i", NAME)` beside an engine in its container.
         vllm: The vllm command there.
         tokenizer: Folder of the model's tokenizer there.
+        folder: For the prompts and the result, there; nothing is removed from it.
     """
 
     prefix: tuple[str, ...]
     vllm: tuple[str, ...]
     tokenizer: str
+    folder: str = "/tmp"
 
     def call(self, *words: str, text: str | None = None) -> str:
         """What a command there prints (raises RuntimeError with its words when it fails)."""
@@ -85,10 +83,9 @@ class Told:
 
 def bench_serve(where: Where, asked: Asked) -> Told:
     """Run it to its end."""
-    where.call("sh", "-c", f"cat > {PROMPTS_FILE}", text=prompts_file(asked))
-    printed = where.call(*where.vllm, *arguments(asked, tokenizer=where.tokenizer))
-    result = json.loads(where.call("cat", f"{RESULT_FOLDER}/{RESULT_FILE}"))
-    where.call("rm", "-f", PROMPTS_FILE, f"{RESULT_FOLDER}/{RESULT_FILE}")
+    where.call("sh", "-c", f"cat > {where.folder}/{PROMPTS_FILE}", text=prompts_file(asked))
+    printed = where.call(*where.vllm, *arguments(asked, where=where))
+    result = json.loads(where.call("cat", f"{where.folder}/{RESULT_FILE}"))
     return Told(result=result, printed=printed)
 
 
@@ -98,20 +95,21 @@ def prompts_file(asked: Asked) -> str:
     return "".join(json.dumps({"prompt": asked.prompts[order.next()]}) + "\n" for _ in range(asked.requests))
 
 
-def arguments(asked: Asked, *, tokenizer: str) -> tuple[str, ...]:
+def arguments(asked: Asked, *, where: Where) -> tuple[str, ...]:
     """The words after `vllm`."""
     sampling = asked.sampling
     return (
         *("bench", "serve", "--backend", "openai", "--base-url", asked.url, "--endpoint", "/v1/completions"),
-        *("--model", asked.model, "--tokenizer", tokenizer, "--disable-tqdm"),
-        *("--dataset-name", "custom", "--dataset-path", PROMPTS_FILE, "--disable-shuffle", "--skip-chat-template"),
+        *("--model", asked.model, "--tokenizer", where.tokenizer, "--disable-tqdm"),
+        *("--dataset-name", "custom", "--dataset-path", f"{where.folder}/{PROMPTS_FILE}"),
+        *("--disable-shuffle", "--skip-chat-template"),
         *("--num-prompts", str(asked.requests), "--max-concurrency", str(asked.streams)),
         *("--custom-output-len", str(sampling.max_tokens), *(("--ignore-eos",) if sampling.ignore_eos else ())),
         *(f"--temperature={asked.temperature:g}", f"--top-p={sampling.top_p:g}", f"--top-k={sampling.top_k}"),
         f"--repetition-penalty={sampling.repetition_penalty:g}",
         f"--presence-penalty={sampling.presence_penalty:g}",
         f"--frequency-penalty={sampling.frequency_penalty:g}",
-        *("--save-result", "--save-detailed", "--result-dir", RESULT_FOLDER, "--result-filename", RESULT_FILE),
+        *("--save-result", "--save-detailed", "--result-dir", where.folder, "--result-filename", RESULT_FILE),
     )
 
 

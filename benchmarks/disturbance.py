@@ -13,8 +13,9 @@ Segments stand in blocks that read the same forward and backward (off probe prob
 drifts evenly is in both. A block gives one difference of logarithms; the figure is the blocks' median with a bootstrap interval,
 the mean and its t interval beside it. The client has cores of its own: what is measured is the engine's own extra work.
 
-On an engine without an accelerator the same is told once more as CPU seconds per token: what another program takes from the
-engine's core makes a segment longer, but no token dearer.
+Rates are told of tokens and of steps: with speculation, chance decides how many tokens a step yields. On an engine without an
+accelerator the same is told once more as CPU seconds per step: what another program takes from the engine's core makes a segment
+longer, but no step dearer.
 
     python -m benchmarks.disturbance --model NAME --server 'vllm serve MODEL --served-model-name NAME --port {port}'
     NIGHTSWEEP_BENCH_ENGINE=http://127.0.0.1:8000 NIGHTSWEEP_BENCH_MODEL=NAME python -m benchmarks.disturbance
@@ -39,7 +40,7 @@ from statistics import fmean
 from benchmarks.common import RESULTS, Figure, Section, table, write
 from benchmarks.disturbance_client import target_of
 from benchmarks.intervals import of_mean, of_median
-from benchmarks.real_server import Cores, Server, apart, pinned, started
+from benchmarks.real_server import Cores, Server, apart, on_cores, started
 from nightsweep.measurement import rates
 from nightsweep.measurement.values import Reading
 from nightsweep.ports import Target
@@ -68,7 +69,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Segment:
-    """One segment: the engine's decode rate (tokens/s), steps per second, CPU seconds per token (None: not told)."""
+    """One segment: the engine's decode rate (tokens/s), steps per second, CPU seconds per step (None: not told)."""
 
     arm: str
     rate: float
@@ -79,12 +80,10 @@ class Segment:
 class Client:
     """The process that holds the streams."""
 
-    def __init__(self, load: Load, *, cores: Sequence[int]) -> None:
+    def __init__(self, load: Load) -> None:
         said = {"url": load.server.url, "model": load.model, "streams": load.streams, "max_tokens": load.max_tokens}
         command = [sys.executable, "-m", "benchmarks.disturbance_client", json.dumps(said)]
-        self._process = subprocess.Popen(
-            pinned(command, cores), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-        )
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
 
     def tell(self, word: str) -> None:
         """Have it do something (raises RuntimeError when it cannot)."""
@@ -138,8 +137,8 @@ class Experiment:
         running = (before.values.get("running"), after.values.get("running"))
         if rate is None or running != (self.load.streams, self.load.streams):
             raise RuntimeError(f"{arm}: the streams did not run all through the segment: {running} running")
-        tokens = rate * rates.window_seconds(before, after)
-        return Segment(arm, float(rate), None if steps is None else 1 / steps, cpu / tokens if cpu else None)
+        taken = cpu * steps / rates.window_seconds(before, after) if cpu and steps else None
+        return Segment(arm, float(rate), None if steps is None else 1 / steps, taken)
 
     def _until(self, running: int) -> None:
         """Wait until the engine runs so many requests, and each has had a token."""
@@ -183,7 +182,7 @@ def differences(blocks: Sequence[Sequence[Segment]], arm: str, *, of: str) -> li
     """Each block's difference in percent; blocks in which it was not told are left out.
 
     Args:
-        of: "rate": how much faster the engine is with nobody watching; "cpu": how much more a token costs with the arm.
+        of: "rate", "steps": how much faster the engine is with nobody watching; "cpu": how much more a step costs with the arm.
     """
     found = []
     for block in blocks:
@@ -222,7 +221,8 @@ def figure_of(blocks: Sequence[Sequence[Segment]], arm: str, *, of: str, seconds
 
 NAMES: Mapping[str, str] = {
     "rate": "decode rate that a real engine loses: {arm}",
-    "cpu": "CPU time per token that a real engine spends more: {arm}",
+    "steps": "steps per second that a real engine loses: {arm}",
+    "cpu": "CPU time per step that a real engine spends more: {arm}",
 }
 
 
@@ -232,6 +232,7 @@ class Given:
 
     model: str
     url: str | None = None
+    pid: int | None = None
     command: str | None = None
     streams: int = 4
     max_tokens: int = 2048
@@ -244,7 +245,7 @@ class Given:
     def server(self) -> Iterator[Server]:
         """The running engine."""
         if self.command is None:
-            yield Server(str(self.url))
+            yield Server(str(self.url), pid=self.pid)
             return
         with started(self.command, cores=self.cores.engine, log=RESULTS / "disturbance.server.log") as server:
             yield server
@@ -283,8 +284,9 @@ def run_blocks(asked: Given) -> list[list[Segment]]:
     blocks: list[list[Segment]] = []
     with ExitStack() as stack:
         server = stack.enter_context(asked.server())
+        stack.enter_context(on_cores(asked.cores.client))  # our own readings, too
         load = Load(server, asked.model, asked.streams, asked.max_tokens)
-        client = Client(load, cores=asked.cores.client)
+        client = Client(load)
         stack.callback(client.close)
         probe = stack.enter_context(HttpProbe(clock=SystemClock()))
         experiment = Experiment(load, client, probe, asked.seconds)
@@ -314,6 +316,7 @@ def main() -> None:
     parser.add_argument("--url", default=named and named.url, help="an engine that runs")
     parser.add_argument("--server", default=named and named.command, help="command that serves; {port} is filled in")
     parser.add_argument("--model", default=named.model if named else None, help="as it is served")
+    parser.add_argument("--pid", type=int, help="first process of an engine that runs: tells its CPU time")
     parser.add_argument("--blocks", type=int, default=Given.blocks)
     parser.add_argument("--seconds", type=float, default=Given.seconds, help="of a segment")
     parser.add_argument("--streams", type=int, default=Given.streams)
@@ -326,6 +329,7 @@ def main() -> None:
         Given(
             model=given.model,
             url=given.url,
+            pid=given.pid,
             command=given.server,
             streams=given.streams,
             max_tokens=given.max_tokens,

@@ -66,6 +66,20 @@ def apart() -> Cores:
     return Cores(engine=tuple(allowed[:-ours]), client=tuple(allowed[-ours:]))
 
 
+@contextmanager
+def on_cores(cores: Sequence[int]) -> Iterator[None]:
+    """Keep this process, and whatever it starts, on these cores inside the block."""
+    if not cores:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 def pinned(command: Sequence[str], cores: Sequence[int]) -> list[str]:
     """The command on these cores."""
     return ["taskset", "-c", ",".join(map(str, cores)), *command] if cores else list(command)

@@ -1,8 +1,9 @@
 """Real boots of real vLLM: each config proves what was applied, each failing one is classed right, in the product's own words.
 
-Opt-in like `test_real_vllm.py`. NIGHTSWEEP_TEST_VLLM=/path/to/vllm-serve boots processes instead of containers, which is faster;
-the boot that the container's memory limit ends needs Docker in any case. Folders `rand-eagle3` and `rand-mimo-mtp` among the
-models add a dead drafter and MTP with random weights.
+Opt-in like `test_real_vllm.py`, whose sweep has boots of three methods already: those are looked at, not booted again. Here are
+the methods that are left, and configs that fail. NIGHTSWEEP_TEST_VLLM=/path/to/vllm-serve boots processes instead of containers,
+which is faster; the boot that the container's memory limit ends needs Docker in any case. Folders `rand-eagle3` and
+`rand-mimo-mtp` among the models add a dead drafter and MTP with random weights.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,33 +23,30 @@ from typing import Any
 import pytest
 import yaml
 
-from .test_real_vllm import ENABLED, nightsweep, stop_database
+from .containers import IMAGE
+from .product import LIVE, Swept, models, nightsweep, stop_database
 
 COMMAND = os.environ.get("NIGHTSWEEP_TEST_VLLM")
-IMAGE = "local/vllm-openai-cpu:0.32.0"
 K = 4
 BLOCK = {"draft_sample_method": "probabilistic", "rejection_sample_method": "block"}
 
-pytestmark = [
-    pytest.mark.live,
-    pytest.mark.slow,
-    pytest.mark.skipif(not ENABLED, reason="set NIGHTSWEEP_TEST_REAL=1 and NIGHTSWEEP_TEST_MODELS=DIR"),
-]
+pytestmark = LIVE
 
 
 @dataclass(frozen=True)
 class Boots:
-    """What two sweeps left: boots by config, cells by config, events as the status shows them."""
+    """What the sweeps left: boots by config, a cell by config, how they are shown.
+
+    Attributes:
+        port_log: What an engine said whose port was held.
+    """
 
     home: Path
     boots: dict[str, dict[str, Any]]
     cells: dict[str, dict[str, Any]]
     table: str
     report: str
-
-
-def models() -> Path:
-    return Path(os.environ["NIGHTSWEEP_TEST_MODELS"]).resolve()
+    port_log: str
 
 
 def an_engine(*, process: bool) -> dict[str, Any]:
@@ -69,12 +68,7 @@ def an_engine(*, process: bool) -> dict[str, Any]:
 
 def good_configs(place: str) -> list[dict[str, Any]]:
     draft = {"method": "draft_model", "model": f"{place}/tiny-draft", "num_speculative_tokens": K}
-    configs: list[dict[str, Any]] = [
-        {"name": "none"},
-        {"name": "ngram", "speculative": {"method": "ngram", "num_speculative_tokens": K, "prompt_lookup_max": 4}},
-        {"name": "draft", "speculative": draft},
-        {"name": "draft block", "speculative": {**draft, **BLOCK}},
-    ]
+    configs: list[dict[str, Any]] = [{"name": "draft block", "speculative": {**draft, **BLOCK}}]
     if (models() / "tiny-eagle3").exists():
         trained = {"method": "eagle3", "model": f"{place}/tiny-eagle3", "num_speculative_tokens": K}
         configs.append({"name": "eagle3", "speculative": trained})
@@ -110,7 +104,7 @@ def sweep(
 
 
 @pytest.fixture(scope="module")
-def real() -> Iterator[Boots]:
+def real(swept: Swept) -> Iterator[Boots]:
     home = Path(tempfile.mkdtemp(prefix="nsboots."))
     try:
         process = COMMAND is not None
@@ -118,19 +112,43 @@ def real() -> Iterator[Boots]:
         sweep(home, "boots", an_engine(process=process), [*good_configs(place), *bad_configs(place)])
         contained = an_engine(process=False)
         contained["container"]["memory"] = "700M"
-        sweep(home, "contained", contained, [{"name": "no memory"}])
-        boots = json.loads(nightsweep(home, "boots", "--json").stdout)["boots"]
-        cells = json.loads(nightsweep(home, "cells", "--json").stdout)["cells"]
+        with held_port() as port:  # beside the next boot: nothing is measured
+            refused = subprocess.Popen(an_engine_on(port), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            sweep(home, "contained", contained, [{"name": "no memory"}])
+            port_log, _ = refused.communicate(timeout=180)
         yield Boots(
             home=home,
-            boots={boot["config"]: boot for boot in boots},
-            cells={cell["config"]: cell for cell in cells},
+            boots={**listed(swept.home, "boots"), **listed(home, "boots")},
+            cells={**listed(swept.home, "cells"), **listed(home, "cells")},
             table=nightsweep(home, "boots").stdout,
             report=nightsweep(home, "report", "boots").stdout,
+            port_log=port_log,
         )
     finally:
         stop_database(home)
         shutil.rmtree(home)
+
+
+def listed(home: Path, what: str) -> dict[str, dict[str, Any]]:
+    """Boots or cells by config; the last of each."""
+    return {one["config"]: one for one in json.loads(nightsweep(home, what, "--json").stdout)[what]}
+
+
+@contextmanager
+def held_port() -> Iterator[int]:
+    """A port on which somebody listens already."""
+    with socket.socket() as holder:
+        holder.bind(("0.0.0.0", 0))
+        holder.listen()
+        yield int(holder.getsockname()[1])
+
+
+def an_engine_on(port: int) -> list[str]:
+    """The command of an engine that nobody looked out for."""
+    if COMMAND:
+        return [COMMAND, str(models() / "tiny-coder"), "--port", str(port)]
+    run = ["docker", "run", "--rm", "--network", "host", "-v", f"{models()}:/models:ro", IMAGE]
+    return [*run, "/models/tiny-coder", "--port", str(port)]
 
 
 def the_boot(real: Boots, config: str) -> dict[str, Any]:
@@ -139,7 +157,7 @@ def the_boot(real: Boots, config: str) -> dict[str, Any]:
     return real.boots[config]
 
 
-@pytest.mark.parametrize("config", ["none", "ngram", "draft", "eagle3"])
+@pytest.mark.parametrize("config", ["none", "ngram k=4", "draft k=3", "synthetic k=4", "eagle3"])
 def test_a_real_boot_applies_what_was_asked_and_states_its_facts(real: Boots, config: str) -> None:
     boot = the_boot(real, config)
     assert (boot["state"], boot["not_applied"]) == ("stopped", [])
@@ -151,7 +169,7 @@ def test_a_real_boot_applies_what_was_asked_and_states_its_facts(real: Boots, co
     assert (rate["mean"] > 0) if rate else real.cells[config]["flags"]  # a busy machine fills no window
 
 
-@pytest.mark.parametrize("config", ["none", "ngram", "draft", "draft block", "eagle3"])
+@pytest.mark.parametrize("config", ["none", "ngram k=4", "draft k=3", "synthetic k=4", "draft block", "eagle3"])
 def test_the_metrics_page_is_a_second_source_and_agrees_with_the_log(real: Boots, config: str) -> None:
     boot = the_boot(real, config)
     assert boot["kv_second"]["vllm:cache_config_info"]["tokens"] == boot["kv_cache_tokens"]
@@ -163,7 +181,7 @@ def test_block_on_the_v1_runner_comes_out_not_applied_wherever_it_is_shown(real:
     assert any("'block' is silently ignored" in line for line in said)
     assert any("'probabilistic' is switched off" in line for line in said)
     assert real.cells["draft block"]["not_applied"] == said
-    assert real.cells["draft block"]["conditions"] != real.cells["draft"]["conditions"]
+    assert real.cells["draft block"]["conditions"] != real.cells["draft k=3"]["conditions"]
     assert "stopped, not applied" in real.table
     assert "Not applied as asked" in real.report
 
@@ -211,17 +229,8 @@ def test_a_failure_says_what_would_fit(real: Boots) -> None:
 
 def test_a_port_that_somebody_holds_is_the_engines_own_words(real: Boots) -> None:
     """The sweep looks before it starts; an engine that loses the race says so itself."""
-    command = (
-        [COMMAND] if COMMAND else ["docker", "run", "--rm", "--network", "host", "-v", f"{models()}:/models:ro", IMAGE]
-    )
-    model = str(models() / "tiny-coder") if COMMAND else "/models/tiny-coder"
-    with socket.socket() as holder:
-        holder.bind(("0.0.0.0", 0))
-        holder.listen()
-        words = [*command, model, "--port", str(holder.getsockname()[1])]
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=180)
     log = real.home / "port.log"
-    log.write_text(done.stdout + done.stderr)
+    log.write_text(real.port_log)
     read = nightsweep(real.home, "parse-log", str(log), "--json")
     assert read.returncode == 1, read.stderr
     assert json.loads(read.stdout)["failure"]["kind"] == "port_in_use"

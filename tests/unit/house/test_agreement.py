@@ -8,7 +8,7 @@ import math
 import pytest
 
 from benchmarks.agreement import Acceptance, Load
-from benchmarks.bench_serve import Asked, Told, arguments, parts_of, prompts_file
+from benchmarks.bench_serve import Asked, Told, Where, arguments, parts_of, prompts_file
 
 STEP = 0.5
 
@@ -81,7 +81,7 @@ def test_the_other_client_is_sent_the_windows_prompts_in_their_order() -> None:
 def test_the_other_client_is_told_every_sampling_parameter() -> None:
     asked = Load(url="http://127.0.0.1:1", model="m", max_tokens=96).asked()
     assert isinstance(asked, Asked)
-    words = " ".join(arguments(asked, tokenizer="/t"))
+    words = " ".join(arguments(asked, where=Where((), ("vllm",), "/t")))
     for part in ("--temperature=0.7", "--top-p=1", "--top-k=-1", "--repetition-penalty=1", "--ignore-eos", "len 96"):
         assert part in words
 
