@@ -13,6 +13,9 @@ from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.plan.nights import in_words
 from nightsweep.plan.queue import Scheduled, comes_next, waiting
 
+NOTE_AT_MOST = 44
+"""Characters of why a night ended as it did in the table of schedules; `--json` and the events say it whole."""
+
 
 @dataclass(frozen=True)
 class Left:
@@ -96,7 +99,10 @@ def last_night(row: Scheduled) -> str:
         return text.ABSENT
     night = row.night
     said = f"{local(night.start, zone=row.when.timezone)}: {night.state}"
-    return f"{said} ({text.printable(night.note)})" if night.note else said
+    if not night.note:
+        return said
+    note = text.printable(night.note)
+    return f"{said} ({note if len(note) <= NOTE_AT_MOST else note[: NOTE_AT_MOST - 1].rstrip() + '…'})"
 
 
 def left_said(left: Left | None) -> str:

@@ -41,13 +41,13 @@ def test_what_is_scheduled_runs_by_priority_and_goes_on_in_its_night_after_its_f
             rows = records.all("bench")
             return {row.name: (row.night.state, row.night.runs) for row in rows if row.night is not None}
 
-        until(lambda: len(kept("long")) > 2, seconds=120, every=0.2)
+        until(lambda: len(kept("long")) > 2, seconds=300, every=0.2)
         assert nights() == {"long": ("running", 1), "short": ("queued", 0)}
         (engine,) = engines_of(house.home)
         flow = engine.parent()
         assert flow is not None
         kill(flow)
-        until(lambda: nights()["short"][0] == "done", seconds=180, every=0.2)
+        until(lambda: nights()["short"][0] == "done", seconds=300, every=0.2)
         assert nights() == {"long": ("done", 2), "short": ("done", 1)}
         assert kept("long") == list(range(15))
         service.send(signal.SIGTERM)
