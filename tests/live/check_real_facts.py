@@ -290,7 +290,7 @@ steps: 80 to 100% were seen. Steps with fewer streams are shorter, too. Half say
 
 
 EXACT = 0.7
-"""Share of the windows in which the client must have every token within the edges: on two busy cores, 24 of 32 were equal to the token."""
+"""Share of the windows in which the client must have every token within the edges: in 24 of 32 it had the very number."""
 
 TOGETHER = 0.005
 """How far the client's tokens of all windows may be from the engine's: 0.1% was seen."""
