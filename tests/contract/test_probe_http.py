@@ -183,6 +183,16 @@ def test_a_load_that_does_not_come_up_in_time_is_underfilled(engine: TinyEngine,
     assert "2 streams had no token yet" in result.flag_details["underfilled"]
 
 
+def test_counters_that_cannot_be_read_before_the_window_opens_are_a_failed_request(
+    engine: TinyEngine, probe: HttpProbe
+) -> None:
+    engine.metrics_status = 503
+    result = measured(probe, engine, sampling=SHORT)
+    assert result.flags == ("request_failed",)
+    assert "the opening reading failed" in result.flag_details["request_failed"]
+    assert "HTTP 503" in result.flag_details["request_failed"]
+
+
 def test_an_engine_without_statistics_is_a_mismatch(engine: TinyEngine, probe: HttpProbe) -> None:
     engine.page = lambda: "python_info 1.0\n"  # type: ignore[method-assign]
     with pytest.raises(DialectMismatch, match="statistics may be switched off"):

@@ -118,17 +118,23 @@ class WindowRun:
             return closing
         if not self.load.started.is_set():
             return self._not_held(f"{self.load.silent_streams()} streams had no token yet")
-        deadline = min(deadline, self.clock.monotonic() + self.patience.gauges)
-        seen = "its counters could not be read"
+        return await self._opening_reading(min(deadline, self.clock.monotonic() + self.patience.gauges))
+
+    async def _opening_reading(self, deadline: float) -> Reading | Closing:
+        """Return the first reading in which the engine runs all streams, or why there was none by the deadline."""
         while True:
-            with contextlib.suppress(MetricsUnreadable):
+            try:
                 reading = await self._reading()
+            except MetricsUnreadable as error:
+                late = Closing("request_failed", f"the opening reading failed: {error}")
+            else:
                 require_counter(reading, self.target.dialect, "generation_tokens")
                 if self._all_run(reading):
                     return reading
-                seen = f"the engine reports {_told(reading, 'running')} running, {_told(reading, 'waiting')} waiting"
+                told = f"{_told(reading, 'running')} running, {_told(reading, 'waiting')} waiting"
+                late = self._not_held(f"the engine reports {told}")
             if self.clock.monotonic() > deadline:
-                return self._not_held(seen)
+                return late
             closing = await self._interrupted(RAMP_POLL)
             if closing is not None:
                 return closing
