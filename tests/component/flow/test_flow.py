@@ -113,6 +113,43 @@ def test_a_box_that_is_taken_ends_the_flow_as_busy_and_says_who_has_it(service: 
     assert "is taken by" in (ended.message or "")
 
 
+def test_a_run_is_made_once_under_a_key_and_one_that_comes_to_its_turn_too_late_is_skipped(service: Served) -> None:
+    past = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
+    parameters = {"file_text": a_file(PLAIN, name="late"), "name": "late", "until": "never", "begin_by": past}
+    first = service.api.start(service.up.deployment_id, parameters, key="late-1")
+    again = service.api.start(service.up.deployment_id, parameters, key="late-1")
+    found = service.api.run_of_key("late-1")
+    assert found is not None
+    assert first.id == again.id == found.id
+    ended = service.ended(first)
+    assert (ended.state_type, ended.state_name) == ("CANCELLED", "Skipped")
+    assert "its turn came later" in (ended.message or "")
+    assert all(sweep.name != "late" for sweep in service.queries.sweeps())
+    assert service.api.start(service.up.deployment_id, parameters, key="late-1").ended
+
+
+def test_a_run_that_is_said_to_have_crashed_never_begins_and_the_next_ends_with_the_night_that_it_is_given(
+    service: Served,
+) -> None:
+    assert service.api.find_run(str(uuid.uuid4())) is None
+    assert service.api.run_of_key("nobody asked") is None
+    run = service.start(a_file(PLAIN, name="ghost"), name="ghost")
+    service.api.lay(run.id, message="its process is gone")
+    laid = service.api.find_run(run.id)
+    assert laid is not None
+    assert (laid.state_type, laid.message) == ("CRASHED", "its process is gone")
+    assert laid.since is not None
+    assert abs(laid.since - datetime.now(UTC)) < timedelta(minutes=1)
+    text = a_file(PLAIN, name="over") + '\nschedule: {until: "23:59"}\n'
+    until_now = {"file_text": text, "name": "over", "until": datetime.now(UTC).isoformat()}
+    ended = service.ended(service.api.start(service.up.deployment_id, until_now))
+    sweep = service.queries.sweep_of("over")
+    assert (sweep.state, sweep.repeats_clean) == ("partial", 0)
+    assert ended.state_type == "FAILED", "nothing was measured"
+    assert "the night is over" in (sweep.note or "") or "does not fit" in (sweep.note or "")
+    assert all(each.name != "ghost" for each in service.queries.sweeps())
+
+
 def test_prefects_server_away_in_a_window_holds_nothing_up_loses_nothing_and_fails_nothing(service: Served) -> None:
     """NIGHTSWEEP_TEST_PREFECT_AWAY=300 has it away for five minutes; the sweep is as long as that."""
     away = float(os.environ.get("NIGHTSWEEP_TEST_PREFECT_AWAY", "4"))
