@@ -31,8 +31,9 @@ SAME_SECONDS = 0.03
 
 REQUESTS = 48
 
-OTHER_SECONDS = 0.10
-"""How far our windows may be from its steady part beyond their own distance: no machine is equally fast all the time."""
+OTHER_SECONDS = 0.35
+"""How far our windows may be from its steady part beyond their own distance: clients share the engine's cores here, and no machine
+is equally fast all the time. That both see one rate is checked on the same seconds."""
 
 pytestmark = LIVE
 
