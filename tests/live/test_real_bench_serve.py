@@ -32,8 +32,8 @@ SAME_SECONDS = 0.03
 REQUESTS = 48
 
 OTHER_SECONDS = 0.35
-"""How far our windows may be from its steady part beyond their own distance: clients share the engine's cores here, and no machine
-is equally fast all the time. That both see one rate is checked on the same seconds."""
+"""How far our windows may be from its steady part beyond their own distance: clients share the engine's cores here, and no
+machine is equally fast all the time. That both see one rate is checked on the same seconds."""
 
 pytestmark = LIVE
 
