@@ -292,8 +292,33 @@ class PrefillRepeat:
 
 
 @dataclass(frozen=True)
+class Expectation:
+    """What the sweep file expects of some cells, before anything of them is measured.
+
+    Attributes:
+        config: A config's name, or a shell-style pattern over names.
+        quantity: decode_rate | acceptance_length | step_time | ratio (of decode rates, against another config).
+        low, high: Between what; None is without a limit on that side.
+        concurrency, temperature: Of which cells; None is of all.
+        against: For a ratio: the name of the config that it is divided by.
+    """
+
+    config: str
+    quantity: str
+    low: float | None
+    high: float | None
+    concurrency: int | None = None
+    temperature: Decimal | None = None
+    against: str | None = None
+
+
+@dataclass(frozen=True)
 class SweepPlan:
-    """A whole sweep, expanded. `fingerprint` is over configs and probe: the same file gives the same sweep."""
+    """A whole sweep, expanded. `fingerprint` is over configs and probe: the same file gives the same sweep.
+
+    Attributes:
+        memory_bandwidth: Of the box's accelerator, bytes / second; None where the file says nothing of it.
+    """
 
     name: str
     configs: tuple[EngineConfig, ...]
@@ -304,6 +329,8 @@ class SweepPlan:
     fingerprint: str = ""
     warnings: tuple[str, ...] = ()
     control: ControlSpec | None = None
+    expect: tuple[Expectation, ...] = ()
+    memory_bandwidth: float | None = None
 
     @property
     def simulated(self) -> bool:

@@ -15,12 +15,15 @@ from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, UUID
 from nightsweep.plan.model import DECODE, SINGLE_BATCH
 from nightsweep.store.columns import born, column, document, identity, maybe, one_of, time, to, words
 from nightsweep.store.columns import metadata as metadata
+from nightsweep.store.schema_decisions import decision_windows as decision_windows
+from nightsweep.store.schema_decisions import decisions as decisions
+from nightsweep.store.schema_decisions import expectations as expectations
 from nightsweep.store.schema_nights import production_intents as production_intents
 from nightsweep.store.schema_nights import schedules as schedules
 from nightsweep.store.schema_reused import reused_prefills as reused_prefills
 from nightsweep.store.schema_reused import reused_windows as reused_windows
 
-HEAD = "0008"
+HEAD = "0009"
 """The newest migration: what `migrate` brings a database to."""
 
 LIVE_STATES = ("starting", "ready")
