@@ -22,8 +22,9 @@ from nightsweep.store.schema_nights import production_intents as production_inte
 from nightsweep.store.schema_nights import schedules as schedules
 from nightsweep.store.schema_reused import reused_prefills as reused_prefills
 from nightsweep.store.schema_reused import reused_windows as reused_windows
+from nightsweep.store.schema_summaries import cell_summaries as cell_summaries
 
-HEAD = "0009"
+HEAD = "0010"
 """The newest migration: what `migrate` brings a database to."""
 
 LIVE_STATES = ("starting", "ready")
@@ -144,6 +145,7 @@ sweep_configs = sa.Table(
     column("name", sa.Text),
     document("grid_values"),
     sa.Index(None, "config_id"),
+    sa.Index(None, "name"),
 )
 
 boots = sa.Table(
