@@ -24,7 +24,7 @@ STOPS_WITHIN = 60.0
 def main() -> int:
     """Run; return the exit code."""
     asked = _arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, _leave)
     failed = 0
     forms = ("process", "docker") if asked.form == "both" else (asked.form,)
     if asked.form == "both" and not docker_possible():
@@ -37,6 +37,11 @@ def main() -> int:
         keep = None if asked.keep is None else Path(asked.keep) / form
         failed |= _run(form, kills=kills, seed=asked.seed, keep=keep)
     return failed
+
+
+def _leave(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one would cut the clearing up short
+    sys.exit(143)
 
 
 def _arguments() -> argparse.Namespace:
