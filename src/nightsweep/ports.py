@@ -24,6 +24,7 @@ from nightsweep.engine.values import (
 )
 from nightsweep.measurement.boxstate import BoxSample
 from nightsweep.measurement.values import PrefillResult, RawWindow, WindowResult
+from nightsweep.plan.expect import Prediction
 from nightsweep.plan.fit import PastStarts
 from nightsweep.plan.model import (
     ContainerSpec,
@@ -552,6 +553,12 @@ class Store(Protocol):
 
     def withdraw_reused(self, lease: Lease, config: str, *, conditions: frozenset[str]) -> int:
         """Take a config's measurements of these conditions out of the sweep's places again; return how many."""
+
+    def predict(self, lease: Lease, predictions: Sequence[Prediction], *, at: datetime) -> None:
+        """Keep what is expected of cells; what is kept already stays as it is, with the time of its first writing.
+
+        What is expected of a cell that has a window is marked as written after the fact.
+        """
 
     def begin_boot(
         self,

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from nightsweep.engine.values import LogLine
 from nightsweep.errors import BootAlreadyEnded, BoxBusy, LeaseLost, NotFound, RepeatAlreadyStored
+from nightsweep.plan.expect import Prediction
 from nightsweep.plan.fit import Longest
 from nightsweep.plan.reuse import Kept, Link
 from nightsweep.ports import Store
@@ -680,3 +681,16 @@ def test_a_dispossessed_holder_takes_nothing_over(store: Store) -> None:
         store.reuse(late, [])
     with pytest.raises(LeaseLost):
         store.withdraw_reused(late, night.plan.configs[0].fingerprint, conditions=frozenset())
+
+
+# --- expectations ------------------------------------------------------------------------------------------------
+
+
+def test_expectations_are_taken_twice_and_by_the_current_holder_only(subject: Subject) -> None:
+    night = a_night(subject.store)
+    cell = night.repeat().cell
+    one = Prediction(cell.config, cell.concurrency, cell.temperature, "decode_rate", "file", 20.0, 40.0)
+    for _ in range(2):
+        night.store.predict(night.lease, [one], at=EVENING)
+    with pytest.raises(LeaseLost):
+        night.store.predict(replace(night.lease, fence=night.lease.fence - 1), [one], at=EVENING)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import Any
 
+from nightsweep.analysis.expected import Expected
 from nightsweep.analysis.values import BootRow, Event, Filters, PrefillRow, ProductionRow, SweepRow, WindowRow
 from nightsweep.engine.values import LogLine
 from nightsweep.errors import NotFound
@@ -25,6 +27,10 @@ class FakeQueries:
     production_rows: Sequence[ProductionRow] = ()
     logs: dict[int, Sequence[LogLine]] = field(default_factory=dict)
     plans: dict[int, SweepPlan] = field(default_factory=dict)
+    conditions: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    configs: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    boxes: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    expected: dict[int, Sequence[Expected]] = field(default_factory=dict)
     seen: list[Filters] = field(default_factory=list)
     opened: int = 0
 
@@ -75,8 +81,23 @@ class FakeQueries:
             raise NotFound(what=f"log of boot {boot_id}", hint="`nightsweep boots` lists the boots")
         return self.logs[boot_id]
 
+    def expectations(self, sweep_id: int) -> Sequence[Expected]:
+        return self.expected.get(sweep_id, ())
+
     def sweep_plan(self, sweep_id: int) -> SweepPlan | None:
         return self.plans.get(sweep_id)
+
+    def condition_documents(self, fingerprints: Collection[str]) -> dict[str, Mapping[str, Any]]:
+        return {key: self.conditions[key] for key in fingerprints if key in self.conditions}
+
+    def config_documents(self, fingerprints: Collection[str]) -> dict[str, Mapping[str, Any]]:
+        return {key: self.configs[key] for key in fingerprints if key in self.configs}
+
+    def box_documents(self, fingerprints: Collection[str]) -> dict[str, Mapping[str, Any]]:
+        return {key: self.boxes[key] for key in fingerprints if key in self.boxes}
+
+    def config_names(self, *, limit: int = 2000) -> list[str]:
+        return list(dict.fromkeys(row.config for row in self.window_rows))[:limit]
 
 
 def _common(row: WindowRow | PrefillRow | BootRow, filters: Filters) -> bool:

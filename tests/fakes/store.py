@@ -12,6 +12,7 @@ from typing import Any
 from nightsweep.engine.values import LogLine
 from nightsweep.errors import BootAlreadyEnded, BoxBusy, LeaseLost, NotFound, RepeatAlreadyStored
 from nightsweep.measurement.values import PrefillResult, WindowResult
+from nightsweep.plan.expect import Prediction
 from nightsweep.plan.fingerprint import fingerprint
 from nightsweep.plan.fit import Longest, PastStart, PastStarts, program_of
 from nightsweep.plan.model import DECODE, SINGLE_BATCH, EngineConfig, PrefillRepeat, Repeat, SweepPlan
@@ -147,6 +148,7 @@ class FakeStore:
         self.events: list[FakeEvent] = []
         self.intents: dict[int, FakeIntent] = {}
         self.links: dict[tuple[int, str, Place, int], Link] = {}
+        self.predictions: dict[tuple[int, str], tuple[Prediction, datetime, bool]] = {}
 
     # -- boxes and sweeps
 
@@ -283,6 +285,17 @@ class FakeStore:
 
     def _taken(self, sweep_id: int, kind: str) -> dict[Any, tuple[bool, int]]:
         return {(*of[2], of[3]): (True, 0) for of in self.links if of[:2] == (sweep_id, kind)}
+
+    def predict(self, lease: Lease, predictions: Sequence[Prediction], *, at: datetime) -> None:
+        """See `ports.Store`."""
+        with self._lock:
+            self._held(lease)
+            for one in predictions:
+                cell = (one.config, one.concurrency, key_of(one.temperature))
+                own = [row for row in self.windows.values() if row.kind == DECODE]
+                late = any(row.sweep_id == lease.sweep_id and row.key[:3] == cell for row in own)
+                late |= any(of[:2] == (lease.sweep_id, DECODE) and tuple(of[2]) == cell for of in self.links)
+                self.predictions.setdefault((lease.sweep_id, one.content_key), (one, at, late))
 
     # -- taken over from other sweeps
 

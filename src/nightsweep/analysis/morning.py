@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 from nightsweep.analysis import listings, tables, text
 from nightsweep.analysis.blocks import Block, Bullets, Heading, Lines, Paragraph
 from nightsweep.analysis.caveats import caveats, leads, overlap
+from nightsweep.analysis.expected import Expected, expected_and_found, expected_table
 from nightsweep.analysis.summary import in_plan_order, summarise, summarise_prefills
 from nightsweep.analysis.values import (
     BootRow,
@@ -67,6 +68,7 @@ class Night:
     plan: SweepPlan | None
     left: int | None
     goes_on: str
+    expected: Sequence[Expected] = ()
 
     @property
     def cells(self) -> list[CellSummary]:
@@ -109,6 +111,7 @@ def summary_blocks(night: Night) -> tuple[Block, ...]:
         *_best(night),
         *_boots(night),
         *_cells(night),
+        *_expected(night),
         *_caveats(night),
         *_events(night),
     )
@@ -253,6 +256,14 @@ def _cells(night: Night) -> Iterator[Block]:
         yield tables.single_batch_table(alone, title="Single batch: one request alone")
     if prefills:
         yield tables.prefills_table(prefills, title="Prefill rate on a fresh prompt")
+
+
+def _expected(night: Night) -> Iterator[Block]:
+    if night.expected:
+        yield Heading(2, "Expected and found")
+        found = expected_and_found(night.expected, night.windows)
+        title = "What was written before the run, and what all nights so far found"
+        yield expected_table(found, title=title, simulated=night.sweep.simulated)
 
 
 def _caveats(night: Night) -> Iterator[Block]:

@@ -11,6 +11,7 @@ from decimal import Decimal
 from nightsweep.analysis import listings, markdown, tables, text
 from nightsweep.analysis.caveats import caveats
 from nightsweep.analysis.control import control_table
+from nightsweep.analysis.expected import Expected, expected_and_found, expected_table
 from nightsweep.analysis.markdown import bullets, code, escape, inline_code
 from nightsweep.analysis.summary import in_plan_order, summarise, summarise_prefills
 from nightsweep.analysis.values import BootRow, CellSummary, PrefillRow, PrefillSummary, SweepRow, WindowRow
@@ -29,6 +30,7 @@ def report_markdown(
     plan: SweepPlan | None,
     software_version: str,
     single_batches: Sequence[WindowRow] = (),
+    expected: Sequence[Expected] = (),
 ) -> str:
     """Return the report. `windows`, `prefills` and `single_batches` are all of the sweep, flagged ones too.
 
@@ -50,6 +52,7 @@ def report_markdown(
         _cells(cells),
         _single_batches(alone),
         _prefills(prefill_cells),
+        _expected(expected, windows, simulated=sweep.simulated),
         _control(windows),
         _flagged((*windows, *single_batches)),
         _caveats(sweep, boots=in_time, cells=cells, prefills=prefill_cells, plan=plan),
@@ -217,6 +220,14 @@ def _prefills(prefills: Sequence[PrefillSummary]) -> str:
         return ""
     title = "Prefill rate: prompt tokens per second on a prompt that no cache has seen"
     return f"## Prefill\n\n{markdown.table(tables.prefills_table(prefills, title=title))}"
+
+
+def _expected(expected: Sequence[Expected], windows: Sequence[WindowRow], *, simulated: bool) -> str:
+    if not expected:
+        return ""
+    found = expected_and_found(expected, windows)
+    table = expected_table(found, title="What was written before the run, and what was found", simulated=simulated)
+    return f"## Expected and found\n\n{markdown.table(table)}"
 
 
 def _control(windows: Sequence[WindowRow]) -> str:

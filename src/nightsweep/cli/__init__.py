@@ -33,6 +33,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("nightsweep.cli.serve", "Run the long-lived service: Prefect server, schedules, sweeps."),
     "cells": ("nightsweep.cli.cells", "List measured cells: mean, run count, range and conditions."),
     "boots": ("nightsweep.cli.boots", "List boots: cold start, weights, KV cache tokens, failures."),
+    "compare": (
+        "nightsweep.cli.compare",
+        "Hold one config against another: ratio, interval, verdict, and what else differs.",
+    ),
+    "effects": ("nightsweep.cli.effects", "Show what each setting of a grid does, alone and together with others."),
+    "expectations": (
+        "nightsweep.cli.expectations",
+        "Show what was expected of a sweep, beside what was found.",
+    ),
     "report": ("nightsweep.cli.report", "Write a sweep's report as Markdown."),
     "summary": ("nightsweep.cli.summary", "Write a night's summary as Markdown or HTML."),
     "notify": ("nightsweep.cli.notify", "Show who is told how a night ended; send a trial message."),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
@@ -19,6 +19,7 @@ from nightsweep.plan.model import SweepPlan
 from nightsweep.plan.queue import Scheduled
 
 if TYPE_CHECKING:
+    from nightsweep.analysis.expected import Expected
     from nightsweep.service.doctor_checks import DoctorSources
 
 NAMES_SEARCHED = 200
@@ -49,11 +50,26 @@ class Queries(Protocol):
     def productions(self, sweep_id: int) -> Sequence[ProductionRow]:
         """Return the production containers that were taken down for a sweep."""
 
+    def expectations(self, sweep_id: int) -> Sequence[Expected]:
+        """Return what was expected of a sweep's cells."""
+
     def boot_log(self, boot_id: int) -> Sequence[LogLine]:
         """Return the whole log of a boot, in order."""
 
     def sweep_plan(self, sweep_id: int) -> SweepPlan | None:
         """Return the plan of a sweep; None when this program cannot read it any more."""
+
+    def condition_documents(self, fingerprints: Collection[str]) -> Mapping[str, Mapping[str, Any]]:
+        """Return conditions' documents by fingerprint."""
+
+    def config_documents(self, fingerprints: Collection[str]) -> Mapping[str, Mapping[str, Any]]:
+        """Return configs' documents by fingerprint."""
+
+    def box_documents(self, fingerprints: Collection[str]) -> Mapping[str, Mapping[str, Any]]:
+        """Return boxes' facts by fingerprint."""
+
+    def config_names(self, *, limit: int = 2000) -> Sequence[str]:
+        """Return the names of configs, newest sweeps first."""
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ def command(ctx: click.Context, *, sweep: str, output: Path | None) -> None:
             prefills=queries.prefills(of_sweep),
             single_batches=queries.windows(replace(of_sweep, kind=SINGLE_BATCH)),
             plan=queries.sweep_plan(found.sweep_id),
+            expected=queries.expectations(found.sweep_id),
             software_version=__version__,
         )
     if output is None:

@@ -207,14 +207,11 @@ SECTIONS: dict[str, type[Section]] = {
     "probe.prefill": PrefillIn,
     "probe.single_batch": SingleBatchIn,
 }
-TOP_KEYS = ("name", "production", "engine", "configs", "probe", "control", "schedule", "box")
+TOP_KEYS = ("name", "production", "engine", "configs", "probe", "control", "schedule", "box", "expect")
 NOT_YET = {
-    "expect": "Predictions",
     "objective": "Objectives",
     "probes": "Other kinds of probe",
     "probe.kind": "Other kinds of probe",
-    "probe.expect": "Predictions",
     "probe.objective": "Objectives",
-    "configs.expect": "Predictions",
     "configs.control": "A control config",
 }

@@ -9,6 +9,7 @@ from nightsweep.errors import InvalidPlan
 from nightsweep.plan import yamltree
 from nightsweep.plan.control_in import control_of
 from nightsweep.plan.expand import Expansion, base_of, expand
+from nightsweep.plan.expect_in import box_of, expect_of
 from nightsweep.plan.fingerprint import plan_fingerprint
 from nightsweep.plan.mistakes import Mistake, Path, Refused, dotted, shown
 from nightsweep.plan.model import (
@@ -98,9 +99,11 @@ def _plan(raw: Any, reading: _Reading) -> dict[str, Any] | None:
     engine = reading.section(EngineIn, given, ("engine",), _stand_ins(given))
     entries = _entries(raw, reading)
     probe = _probe(_required(raw, "probe", reading), reading)
+    box, bandwidth = box_of(raw.get("box"), reading.mistakes)
     parts: dict[str, Any] = {
-        "name": _text(raw, "name", reading, required=True),
-        "box": _text(raw, "box", reading, required=False),
+        "name": _text(raw, "name", reading),
+        "box": box,
+        "memory_bandwidth": bandwidth,
         "production": _production(raw.get("production"), reading),
         "schedule": _schedule(raw.get("schedule"), reading),
     }
@@ -110,12 +113,12 @@ def _plan(raw: Any, reading: _Reading) -> dict[str, Any] | None:
     _warn_arguments(engine, entries, reading)
     if probe is None or reading.mistakes:
         return None
-    control = control_of(raw.get("control"), configs, reading.mistakes)
+    parts["control"] = control_of(raw.get("control"), configs, reading.mistakes)
+    parts["expect"] = expect_of(raw.get("expect"), configs, probe, reading.mistakes)
     _refuse_endless(configs, probe, reading)
     _check_api(configs, probe, reading)
     if reading.mistakes:
         return None
-    parts["control"] = control
     probe = _with_engine_key(probe, configs)
     _warn_streams(configs, probe, reading)
     return {**parts, "configs": configs, "probe": probe, "fingerprint": plan_fingerprint(configs, probe)}
@@ -151,10 +154,8 @@ def _required(raw: dict[str, Any], key: str, reading: _Reading) -> Any:
     return raw[key]
 
 
-def _text(raw: dict[str, Any], key: str, reading: _Reading, *, required: bool) -> str | None:
+def _text(raw: dict[str, Any], key: str, reading: _Reading) -> str | None:
     value = raw.get(key)
-    if value is None and not required:
-        return None
     try:
         return read_text(value)
     except Refused as refused:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
 from nightsweep.analysis import markdown
+from nightsweep.analysis.expected import Expected
 from nightsweep.analysis.morning import Night, night_named, night_of, summary_blocks, title_of
 from nightsweep.analysis.notices import LEVELS, Notice
 from nightsweep.analysis.page import page
@@ -58,6 +59,9 @@ class Reads(Protocol):
 
     def sweep_plan(self, sweep_id: int) -> SweepPlan | None:
         """Return the plan."""
+
+    def expectations(self, sweep_id: int) -> Sequence[Expected]:
+        """Return what was expected."""
 
 
 class Finds(Reads, Protocol):
@@ -109,6 +113,7 @@ def night_in(
         plan=plan,
         left=left,
         goes_on=goes_on(sweep, on_record, left=left, now=now),
+        expected=queries.expectations(sweep.sweep_id),
     )
 
 

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from nightsweep.engine.values import LogLine
 from nightsweep.measurement.values import PrefillResult, WindowResult
+from nightsweep.plan.expect import Prediction
 from nightsweep.plan.fit import PastStarts
 from nightsweep.plan.model import EngineConfig, PrefillRepeat, Repeat, SweepPlan
 from nightsweep.plan.reuse import Link
@@ -26,7 +27,7 @@ from nightsweep.ports import (
     Reusable,
     Stored,
 )
-from nightsweep.store import boots, catalog, history, intents, leases, measured, reused, stored
+from nightsweep.store import boots, catalog, expectations, history, intents, leases, measured, reused, stored
 from nightsweep.store.eventlog import log_event
 from nightsweep.store.session import MachineTime, Outage, Patient, Waiting, connect
 from nightsweep.units import MonotonicSeconds, Seconds
@@ -136,6 +137,10 @@ class PostgresStore:
     def withdraw_reused(self, lease: Lease, config: str, *, conditions: frozenset[str]) -> int:
         """See `ports.Store`."""
         return self._do.run(lambda c: reused.withdraw(c, lease, config, under=conditions))
+
+    def predict(self, lease: Lease, predictions: Sequence[Prediction], *, at: datetime) -> None:
+        """See `ports.Store`."""
+        self._do.run(lambda c: expectations.predict(c, lease, predictions, at=at))
 
     # --- boots
 

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import uuid
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from nightsweep.analysis.expected import Expected
 from nightsweep.analysis.values import BootRow, Event, Filters, PrefillRow, ProductionRow, SweepRow, WindowRow
 from nightsweep.engine.values import LogLine
 from nightsweep.errors import NotFound, StoreUnavailable
 from nightsweep.measurement.boxstate import BoxSample
 from nightsweep.measurement.values import RawWindow, Reading
 from nightsweep.plan.model import SweepPlan
-from nightsweep.store import rows, statements
+from nightsweep.store import expectations, rows, statements
 from nightsweep.store.boxes import samples_of
 from nightsweep.store.codec import read_load, unpack, unpack_lines
 from nightsweep.store.schema import (
     boot_logs,
     boots,
+    boxes,
+    conditions,
+    configs,
     events,
     production_intents,
     readings,
     request_timings,
+    sweep_configs,
     sweeps,
     windows,
 )
@@ -93,6 +98,35 @@ class Queries:
         table = production_intents
         wanted = sa.select(table).where(table.c.sweep_id == sweep_id).order_by(table.c.opened_at)
         return self._all(wanted, rows.production_row)
+
+    # --- documents behind fingerprints
+
+    def condition_documents(self, fingerprints: Collection[str]) -> dict[str, dict[str, Any]]:
+        """Return conditions' documents by fingerprint; unknown ones are left out."""
+        wanted = sa.select(conditions.c.fingerprint, conditions.c.doc)
+        found = wanted.where(conditions.c.fingerprint.in_(list(fingerprints)))
+        return dict(self._all(found, lambda row: (str(row.fingerprint), dict(row.doc))))
+
+    def config_documents(self, fingerprints: Collection[str]) -> dict[str, dict[str, Any]]:
+        """Return configs' documents by fingerprint; unknown ones are left out."""
+        found = sa.select(configs.c.hash, configs.c.doc).where(configs.c.hash.in_(list(fingerprints)))
+        return dict(self._all(found, lambda row: (str(row.hash), dict(row.doc))))
+
+    def box_documents(self, fingerprints: Collection[str]) -> dict[str, dict[str, Any]]:
+        """Return boxes' facts, their name among them, by fingerprint; unknown ones are left out."""
+        found = sa.select(boxes.c.fingerprint, boxes.c.name, boxes.c.facts)
+        found = found.where(boxes.c.fingerprint.in_(list(fingerprints))).order_by(boxes.c.id)
+        return dict(self._all(found, lambda row: (str(row.fingerprint), {**row.facts, "name": row.name})))
+
+    def config_names(self, *, limit: int = 2000) -> list[str]:
+        """Return the names of configs, newest sweeps first, each once."""
+        newest = sa.func.max(sweep_configs.c.sweep_id).desc()
+        wanted = sa.select(sweep_configs.c.name).group_by(sweep_configs.c.name).order_by(newest, sweep_configs.c.name)
+        return self._all(wanted.limit(limit), lambda row: str(row.name))
+
+    def expectations(self, sweep_id: int) -> list[Expected]:
+        """Return what was expected of a sweep's cells, in the plan's order."""
+        return self._all(expectations.expected_of(sweep_id), expectations.expected)
 
     # --- one thing, whole
 

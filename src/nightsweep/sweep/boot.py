@@ -15,7 +15,7 @@ from nightsweep.errors import (
     IdentityMismatch,
     PortBusy,
 )
-from nightsweep.plan.model import BootTask, EngineConfig
+from nightsweep.plan.model import CONTROL_ROUND, BootTask, EngineConfig
 from nightsweep.ports import (
     BootOutcome,
     BootReady,
@@ -77,6 +77,14 @@ class Running:
         if not self.alive():
             return "the engine has ended"
         return self.host.owns_port(self.handle)
+
+
+def boot_name(task: BootTask, *, of: int) -> str:
+    """Return what a boot is called; its number of a config's boots (`of`) only where there are several."""
+    control = task.boot_round - CONTROL_ROUND
+    if control >= 0:
+        return f"{task.config.name} (control boot {control + 1})"
+    return f"{task.config.name} (boot {task.boot_round + 1} of {of})" if of > 1 else task.config.name
 
 
 @dataclass(frozen=True)

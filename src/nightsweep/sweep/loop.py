@@ -28,7 +28,8 @@ from nightsweep.plan.estimate import prefill_seconds, single_batch_seconds, wind
 from nightsweep.plan.model import CONTROL_ROUND, BootTask, Repeat, SweepPlan
 from nightsweep.plan.remaining import prefill_key, remaining, slots, window_key
 from nightsweep.ports import INTERRUPTED, BoxFacts, Progress, Stored
-from nightsweep.sweep.boot import Running, booted
+from nightsweep.sweep.boot import Running, boot_name, booted
+from nightsweep.sweep.expecting import write_estimates, write_expected
 from nightsweep.sweep.guard import Guard
 from nightsweep.sweep.launch import check_secrets
 from nightsweep.sweep.lease import Held, held
@@ -163,6 +164,7 @@ def run_sweep(
             try:
                 if reuse:
                     take_over(tools, lease, plan, box_fingerprint=box.fingerprint)
+                write_expected(tools, lease, plan)
                 state, note = _night(run)
             except BaseException as error:
                 _release_after(run, error)
@@ -249,7 +251,7 @@ def _until_nothing_is_left(run: _Run, left: tuple[BootTask, ...]) -> None:
 
 
 def _one_boot(run: _Run, task: BootTask) -> None:
-    name = _boot_name(run, task)
+    name = boot_name(task, of=run.plan.probe.boots)
     run.guard.keep_down()
     try:
         with contextlib.ExitStack() as stack:
@@ -270,15 +272,6 @@ def _one_boot(run: _Run, task: BootTask) -> None:
         run.problems.append(f"{name}: {error}")
 
 
-def _boot_name(run: _Run, task: BootTask) -> str:
-    """Return what a boot is called; its number of a config's boots only where there are several."""
-    control = task.boot_round - CONTROL_ROUND
-    if control >= 0:
-        return f"{task.config.name} (control boot {control + 1})"
-    of = run.plan.probe.boots
-    return f"{task.config.name} (boot {task.boot_round + 1} of {of})" if of > 1 else task.config.name
-
-
 def _up(run: _Run, task: BootTask, stack: contextlib.ExitStack) -> Running:
     work = run.measuring()
     key = api_key(work)
@@ -287,6 +280,7 @@ def _up(run: _Run, task: BootTask, stack: contextlib.ExitStack) -> Running:
     running = stack.enter_context(boot)
     run.tools.store.event("boot_ready", f"{task.config.name} is ready", sweep_id=run.sweep_id, boot_id=running.boot_id)
     withdraw_other(run.tools, run.keeper.lease, running)
+    write_estimates(run.tools, run.keeper.lease, run.plan, running, box=run.box)
     warm_up(work, running)
     return running
 

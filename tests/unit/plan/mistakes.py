@@ -261,13 +261,13 @@ KINDS = (
         says=("min_tokens <= max_tokens",),
     ),
     kind(
-        "a prediction, which comes later",
+        "an expectation that is no list",
         "name: depth",
         "name: depth\nexpect: {decode_rate: 30}",
         line=2,
         key="expect",
-        found="a key of a later version",
-        says=("not supported by this version", "leave it out"),
+        found="a mapping",
+        says=("a list of expectations", "expect: [{config: NAME"),
     ),
     kind(
         "a cron expression that is none",

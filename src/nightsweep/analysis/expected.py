@@ -1,0 +1,246 @@
+"""What was expected beside what was found: each with its run count and interval, and with when it was written.
+
+An expectation that was written when its cell had a window already is marked "after the fact": it proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from nightsweep.analysis import text
+from nightsweep.analysis.comparing import compare
+from nightsweep.analysis.intervals import Noise, Observation, interval_of, noise_of
+from nightsweep.analysis.pooled import observed
+from nightsweep.analysis.tables import Column, Group, Row, Table
+from nightsweep.analysis.values import WindowRow
+from nightsweep.plan.expect import (
+    ACCEPTANCE_LENGTH,
+    DECODE_RATE,
+    FROM_BANDWIDTH,
+    RATIO,
+    STEP_TIME,
+    Prediction,
+)
+
+AS_EXPECTED, HIGHER, LOWER = "as expected", "higher", "lower"
+OPEN, NOT_MEASURED = "open", "not measured"
+AFTER = "after the fact"
+
+WORDS = {
+    DECODE_RATE: ("decode rate", "tokens/s", 1.0, 1),
+    ACCEPTANCE_LENGTH: ("acceptance length", "", 1.0, 2),
+    STEP_TIME: ("step time", "ms", 1000.0, 1),
+    RATIO: ("decode rate against", "", 1.0, 3),
+}
+"""What each quantity is called, its unit for people, the factor to it, digits."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """An expectation as it is kept; configs by the names that their sweep gave them."""
+
+    prediction: Prediction
+    config: str
+    against: str | None
+    written: datetime
+    after_fact: bool
+
+
+@dataclass(frozen=True)
+class Found:
+    """What became of an expectation.
+
+    Attributes:
+        mean, low, high: Found, in base units; low and high are the interval, None where one cannot be given.
+        n, boots: Clean windows, and boots that they come from; of a ratio, those of its config.
+        verdict: as expected | higher | lower | open (the interval holds a limit, or there is none) | not measured.
+    """
+
+    expected: Expected
+    mean: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    boots: int = 0
+    verdict: str = NOT_MEASURED
+
+
+def expected_and_found(expected: Sequence[Expected], windows: Sequence[WindowRow]) -> list[Found]:
+    """Return what became of each expectation, in the order given.
+
+    Args:
+        windows: Of the sweep; flagged ones and a control's are left out here. Of a cell that was measured under several
+            conditions the newest count.
+    """
+    clean = [row for row in windows if not row.flags and not row.control]
+    seen = {quantity: _observations(clean, quantity) for quantity in (DECODE_RATE, ACCEPTANCE_LENGTH, STEP_TIME)}
+    noise = {quantity: noise_of([one for _, one in rows]) for quantity, rows in seen.items()}
+    return [
+        _ratio(one, seen[DECODE_RATE])
+        if one.prediction.quantity == RATIO
+        else _plain(one, seen[one.prediction.quantity], noise[one.prediction.quantity])
+        for one in expected
+    ]
+
+
+Seen = list[tuple[WindowRow, Observation]]
+
+
+def _observations(windows: Sequence[WindowRow], quantity: str) -> Seen:
+    values = ((row, getattr(row, quantity)) for row in windows)
+    return [(row, observed(row, value)) for row, value in values if value is not None]
+
+
+def _of_cell(seen: Seen, config: str | None, prediction: Prediction) -> list[Observation]:
+    rows = [
+        (row, one)
+        for row, one in seen
+        if (row.config_fingerprint, row.concurrency) == (config, prediction.concurrency)
+        and row.temperature == prediction.temperature
+    ]
+    if not rows:
+        return []
+    newest = max(rows, key=lambda pair: (pair[0].started, pair[0].window_id))[0].conditions
+    return [one for row, one in rows if row.conditions == newest]
+
+
+def _plain(expected: Expected, seen: Seen, noise: Noise) -> Found:
+    own = _of_cell(seen, expected.prediction.config, expected.prediction)
+    if not own:
+        return Found(expected)
+    n, boots = len(own), len({one.boot for one in own})
+    interval = interval_of(own, noise)
+    if interval is None:
+        return Found(expected, mean=sum(one.value for one in own) / n, n=n, boots=boots, verdict=OPEN)
+    verdict = judged(expected.prediction, interval.low, interval.high)
+    return Found(expected, interval.mean, interval.low, interval.high, n, boots, verdict)
+
+
+def _ratio(expected: Expected, seen: Seen) -> Found:
+    told = expected.prediction
+    own, other = (_of_cell(seen, config, told) for config in (told.config, told.against))
+    if not own or not other:
+        return Found(expected, n=len(own), boots=len({one.boot for one in own}))
+    found = compare(other, own, family=[one for _, one in seen])[0]
+    n, boots = len(own), len({one.boot for one in own})
+    if found.low is None or found.high is None:
+        return Found(expected, mean=found.ratio, n=n, boots=boots, verdict=OPEN)
+    return Found(expected, found.ratio, found.low, found.high, n, boots, judged(told, found.low, found.high))
+
+
+def judged(prediction: Prediction, low: float, high: float) -> str:
+    """Return how an interval stands to what was expected; one that merely holds a limit decides nothing."""
+    if prediction.high is not None and low > prediction.high:
+        return HIGHER
+    if prediction.low is not None and high < prediction.low:
+        return LOWER
+    if prediction.low is not None and prediction.low == prediction.high:
+        return AS_EXPECTED  # of one value: the interval holds it
+    inside = (prediction.low is None or low >= prediction.low) and (prediction.high is None or high <= prediction.high)
+    return AS_EXPECTED if inside else OPEN
+
+
+# --- shown -----------------------------------------------------------------------------------------------------------
+
+
+def expected_table(found: Sequence[Found], *, title: str, simulated: bool) -> Table:
+    """Return the table, one group per config.
+
+    Units:
+        tokens / second, milliseconds, ratios.
+    """
+    columns = (
+        Column("streams"),
+        Column("T"),
+        Column("of", right=False),
+        Column("expected"),
+        Column("found"),
+        Column("n"),
+        Column("boots"),
+        Column("95% interval"),
+        Column("verdict", right=False),
+        Column("written", "UTC", right=False),
+    )
+    groups: dict[str, list[Row]] = {}
+    for one in found:
+        groups.setdefault(one.expected.config, []).append(_row(one))
+    return Table(
+        title,
+        columns,
+        tuple(Group(text.printable(name), tuple(rows)) for name, rows in groups.items()),
+        label="config",
+        notes=tuple(_notes(found)),
+        simulated=simulated,
+    )
+
+
+def _notes(found: Sequence[Found]) -> list[str]:
+    notes = []
+    if any(one.expected.prediction.source == FROM_BANDWIDTH for one in found):
+        notes.append(
+            "bandwidth: weights / memory bandwidth, a limit that a dense model cannot pass; written by the boot itself"
+        )
+    if any(one.expected.after_fact for one in found):
+        notes.append("after the fact: its cell had a window when it was written, so it is no prediction")
+    if any(one.verdict == OPEN for one in found):
+        notes.append("open: the interval holds a limit of what was expected, or one run gives none; measure it again")
+    return notes
+
+
+def _row(found: Found) -> Row:
+    told = found.expected.prediction
+    name, unit, factor, digits = WORDS[told.quantity]
+    of = f"{name} {text.printable(found.expected.against or '')}".rstrip() + (f" ({unit})" if unit else "")
+
+    def shown(value: float | None) -> str:
+        return text.number(None if value is None else value * factor, digits=digits)
+
+    interval = text.ABSENT if found.low is None else f"{shown(found.low)}–{shown(found.high)}"
+    source = " (bandwidth)" if told.source == FROM_BANDWIDTH else ""
+    late = f", {AFTER}" if found.expected.after_fact else ""
+    return Row(
+        (
+            str(told.concurrency),
+            text.temperature(told.temperature),
+            of + source,
+            limits(told, factor=factor, digits=digits),
+            shown(found.mean),
+            str(found.n),
+            str(found.boots),
+            interval,
+            found.verdict,
+            text.moment(found.expected.written) + late,
+        ),
+        mark="single" if found.n == 1 else "",
+    )
+
+
+def limits(prediction: Prediction, *, factor: float = 1.0, digits: int = 3) -> str:
+    """Return what is expected as people write it: `38.0–46.0`, `>= 98.0`, `42.0`."""
+    low, high = (None if one is None else f"{one * factor:.{digits}f}" for one in (prediction.low, prediction.high))
+    if low is None:
+        return f"<= {high}"
+    if high is None:
+        return f">= {low}"
+    return low if prediction.low == prediction.high else f"{low}–{high}"
+
+
+def expected_document(found: Found) -> dict[str, object]:
+    """Return it for JSON, in base units (the quantity's name tells which)."""
+    told = found.expected.prediction
+    return {
+        "config": found.expected.config,
+        "concurrency": told.concurrency,
+        "temperature": float(told.temperature),
+        "quantity": told.quantity,
+        "against": found.expected.against,
+        "source": told.source,
+        "expected": {"low": told.low, "high": told.high},
+        "basis": told.basis,
+        "written": found.expected.written.isoformat(),
+        "after_the_fact": found.expected.after_fact,
+        "found": {"mean": found.mean, "low": found.low, "high": found.high, "n": found.n, "boots": found.boots},
+        "verdict": found.verdict,
+    }
