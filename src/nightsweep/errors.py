@@ -64,10 +64,40 @@ class NotAnEngine(PlanError):
     summary = "container {name} runs no engine that a sweep file could be made of: {reason}"
 
 
+class ExtraMissing(PlanError):
+    """What was asked for needs a package that comes with an extra."""
+
+    summary = "{what} needs {package}: pip install 'nightsweep[{extra}]'"
+
+
+class Unwritable(PlanError):
+    """A file that was asked for cannot be written."""
+
+    summary = "{path} cannot be written: {reason}"
+
+
 class SecretMissing(PlanError):
     """The plan takes a secret from an environment variable that is not set."""
 
     summary = "environment variable {variable} is not set, but the sweep file takes {key} from it"
+
+
+class SeveralConfigs(PlanError):
+    """A name that must stand for one config fits several."""
+
+    summary = "{wanted!r} fits {count} configs; name one, its fingerprint or sweep:NAME/CONFIG will do:\n{listing}"
+
+
+class NotComparable(PlanError):
+    """Two sides answer different questions."""
+
+    summary = "A and B are not of the same question: {reason}. {remedy}"
+
+
+class TooManyCells(PlanError):
+    """A question is over more cells than are answered at once."""
+
+    summary = "{reason}: narrow it with --at, --config or --where"
 
 
 # --- HostError: stop the sweep -----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nightsweep.analysis.intervals import (
@@ -98,7 +98,17 @@ def _cell(
     if one is None or other is None or mean_a <= 0 or mean_b <= 0:
         ratio = mean_b / mean_a if mean_a > 0 else None
         return replace(nothing, ratio=ratio, why="one run of each is no measurement: no spread is known")
-    return judged(replace(nothing, ratio=mean_b / mean_a), level=level)
+    return _no_lone_run(judged(replace(nothing, ratio=mean_b / mean_a), level=level))
+
+
+def _no_lone_run(found: Comparison) -> Comparison:
+    """Take back a verdict that rests on one run of either side: a lone run has shipped a wrong config before."""
+    sides = [(name, side) for name, side in (("A", found.a), ("B", found.b)) if side is not None and side.n < 2]
+    if not sides:
+        return found
+    who = " and ".join(name for name, _ in sides)
+    why = f"{who} rest{'s' if len(sides) == 1 else ''} on one run, and one run is not a measurement"
+    return replace(found, verdict=UNDECIDED, needed=max(1, found.needed or 1), why=why, p=None)
 
 
 def judged(found: Comparison, *, level: float) -> Comparison:
@@ -166,15 +176,22 @@ def _two_sided(distance: float, se: float, df: float) -> float:
     return float(2 * (ndtr(z) if math.isinf(df) else stdtr(df, z)))
 
 
+def holm(ps: Sequence[float], *, level: float = LEVEL) -> list[bool]:
+    """Return which of the claims stand when all are looked at together, in the order given."""
+    standing, stands = True, [False] * len(ps)
+    for place, index in enumerate(sorted(range(len(ps)), key=lambda i: ps[i])):
+        standing = standing and ps[index] <= (1 - level) / (len(ps) - place)
+        stands[index] = standing
+    return stands
+
+
 def _held_together(found: Sequence[Comparison], *, level: float) -> list[Comparison]:
     """Take back verdicts of a difference that do not stand when all cells are looked at together (Holm)."""
-    claims = sorted((index for index, one in enumerate(found) if one.p is not None), key=lambda i: found[i].p or 0.0)
+    claims = [index for index, one in enumerate(found) if one.p is not None]
     held = list(found)
-    standing = True
-    for place, index in enumerate(claims):
+    for index, stands in zip(claims, holm([found[i].p or 0.0 for i in claims], level=level), strict=True):
         one = found[index]
-        standing = standing and (one.p or 0.0) <= (1 - level) / (len(claims) - place)
-        if not standing and one.verdict in (BETTER, WORSE):
+        if not stands and one.verdict in (BETTER, WORSE):
             why = f"{one.verdict} by itself, but among {len(claims)} cells one such comes by chance"
             held[index] = replace(one, verdict=UNDECIDED, why=why, needed=_again(one, level=level))
     return held
@@ -204,6 +221,10 @@ MEANINGLESS = (
 """Conditions under which two numbers are not of the same question."""
 
 
+MOVES_ON_A_BOX = ("driver", "cuda", "kernel", "os")
+"""Facts of a box that an upgrade changes: the same question, under another condition."""
+
+
 @dataclass(frozen=True)
 class Difference:
     """A condition that is not the same on both sides."""
@@ -218,20 +239,26 @@ def differences(a: Mapping[str, object], b: Mapping[str, object]) -> list[Differ
     """Return the conditions, besides the config itself, that differ; those that make a comparison meaningless first."""
     names = sorted({*a, *b} - {"config"})
     found = [
-        Difference(name, _shown(a.get(name)), _shown(b.get(name)), name in MEANINGLESS)
+        Difference(name, _shown(a.get(name)), _shown(b.get(name)), _meaningless(name))
         for name in names
         if a.get(name) != b.get(name)
     ]
     return sorted(found, key=lambda one: (not one.meaningless, one.name))
 
 
+def _meaningless(name: str) -> bool:
+    """Return whether a condition, by its dotted name, makes a comparison across it meaningless."""
+    head, _, rest = name.partition(".")
+    return head in MEANINGLESS and not (head == "box" and rest.split(".")[0] in MOVES_ON_A_BOX)
+
+
 def _shown(value: object) -> str:
     return "absent" if value is None else str(value)
 
 
-def config_differences(a: Mapping[str, Hashable], b: Mapping[str, Hashable]) -> list[Difference]:
+def config_differences(a: Mapping[str, object], b: Mapping[str, object]) -> list[Difference]:
     """Return what differs between two config documents, by dotted key: the settings that a comparison is about."""
-    left, right = _flat(a), _flat(b)
+    left, right = flat(a), flat(b)
     return [
         Difference(key, _shown(left.get(key)), _shown(right.get(key)), False)
         for key in sorted({*left, *right})
@@ -239,11 +266,12 @@ def config_differences(a: Mapping[str, Hashable], b: Mapping[str, Hashable]) -> 
     ]
 
 
-def _flat(document: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    flat: dict[str, object] = {}
+def flat(document: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    """Return a document by dotted key."""
+    found: dict[str, object] = {}
     for key, value in document.items():
         if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
+            found |= flat(value, f"{prefix}{key}.")
         else:
-            flat[prefix + key] = value
-    return flat
+            found[prefix + key] = value
+    return found

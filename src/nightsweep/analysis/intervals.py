@@ -27,6 +27,7 @@ class Observation:
     Attributes:
         config: What was booted; boots are compared within it.
         cell: What has one true value; a cell belongs to one config.
+        draw: Which stretch of the seeded prompts it drew: windows of equal streams, temperature and draw had the same content.
     """
 
     value: float
@@ -35,6 +36,7 @@ class Observation:
     cell: Hashable
     streams: int
     temperature: float
+    draw: int = 0
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,13 @@ from dataclasses import dataclass, replace
 from nightsweep.analysis.intervals import LEVEL, Interval, Noise, Observation, interval_of, noise_of, quantile
 from nightsweep.analysis.values import WindowRow
 
-TEST_LEVEL = 0.05
-"""How often a set of cells that may be pooled is refused all the same: both tests together, half each."""
+SPREAD_LEVEL = 0.025
+"""How often one config at one temperature is refused, for concurrencies that differ, although it may be pooled."""
+TREND_LEVEL = 0.2
+"""How often all of them are refused, for a trend, although they may be pooled. A test that guards a pooling must have power
+before it has few false alarms, and a false alarm costs only precision (T. A. Bancroft, Biometrics 20, 1964, takes 0.25)."""
+POWER = 0.8
+"""How often the trend of `Pooling.least_seen` would be seen."""
 
 Group = tuple[str, str, str, float]
 """Config fingerprint, conditions, box, temperature: what acceptance is pooled over is its concurrencies."""
@@ -32,6 +37,8 @@ class Pooling:
             where there is nothing to test.
         p_trend: As much for a trend with the logarithm of the concurrency, all configs and temperatures together.
         trend: That trend: relative change of acceptance length for each doubling of the streams.
+        least_seen: Smallest change, as a ratio, from the fewest streams to the most that these data would show in 8 of 10 cases:
+            a smaller one may be there, and is then in the pooled number. None where no trend can be tested.
         reason: Why it may not be pooled; None when it may.
     """
 
@@ -39,6 +46,7 @@ class Pooling:
     p_trend: float | None
     trend: float | None
     reason: str | None
+    least_seen: float | None = None
 
     @property
     def allowed(self) -> bool:
@@ -67,8 +75,8 @@ def pooled_rates(windows: Sequence[WindowRow]) -> list[PooledRate]:
         for row in windows
         if not row.flags and not row.control and row.decode_rate is not None and row.acceptance_length is not None
     ]
-    acceptance = [_observed(row, row.acceptance_length or 0.0) for row in rows]
-    rest = [_observed(row, (row.decode_rate or 0.0) / (row.acceptance_length or 1.0)) for row in rows]
+    acceptance = [observed(row, row.acceptance_length or 0.0) for row in rows]
+    rest = [observed(row, (row.decode_rate or 0.0) / (row.acceptance_length or 1.0)) for row in rows]
     noise, rest_noise = noise_of(acceptance), noise_of(rest)
     found: list[PooledRate] = []
     for group, members in _groups(acceptance).items():
@@ -80,10 +88,12 @@ def pooled_rates(windows: Sequence[WindowRow]) -> list[PooledRate]:
     return found
 
 
-def _observed(row: WindowRow, value: float) -> Observation:
+def observed(row: WindowRow, value: float, *, side: str = "") -> Observation:
+    """Return a window's value with what it depends on; `side` keeps a config apart that is held against itself."""
     group: Group = (row.config_fingerprint, row.conditions, row.box, float(row.temperature))
-    config = (row.config_fingerprint, row.conditions, row.box)
-    return Observation(value, config, row.boot_id, (group, row.concurrency), row.concurrency, float(row.temperature))
+    config = (row.config_fingerprint, row.conditions, row.box, side)
+    cell = (group, row.concurrency) if not side else (group, row.concurrency, side)
+    return Observation(value, config, row.boot_id, cell, row.concurrency, float(row.temperature), row.repeat)
 
 
 def _groups(observations: Sequence[Observation]) -> dict[Group, list[Observation]]:
@@ -117,13 +127,16 @@ def pooling_of(members: Sequence[Observation], noise: Noise, *, family: Sequence
     if len(points) < 2:
         return Pooling(None, None, None, "one concurrency only: there is nothing to pool")
     p_spread = _spread_test(points)
-    p_trend, trend = _trend_test([_points(group, noise) for group in _groups(family).values()])
+    found = trend_of(family, noise)
     reason = None
-    if p_spread is not None and p_spread < TEST_LEVEL / 2:
+    if p_spread is not None and p_spread < SPREAD_LEVEL:
         reason = f"acceptance differs between concurrencies (p={p_spread:.3f})"
-    elif p_trend is not None and p_trend < TEST_LEVEL / 2:
-        reason = f"acceptance goes with concurrency ({100 * (trend or 0):+.1f}% for each doubling, p={p_trend:.3f})"
-    return Pooling(p_spread, p_trend, trend, reason)
+    elif found is not None and found.p < TREND_LEVEL:
+        reason = f"acceptance goes with concurrency ({100 * found.slope:+.1f}% for each doubling, p={found.p:.3f})"
+    if found is None:
+        return Pooling(p_spread, None, None, reason)
+    reach = max(point.x for point in points) - min(point.x for point in points)
+    return Pooling(p_spread, found.p, found.slope, reason, found.least_slope * reach)
 
 
 def _points(members: Sequence[Observation], noise: Noise) -> list[_Point]:
@@ -153,23 +166,59 @@ def _spread_test(points: Sequence[_Point]) -> float | None:
     return float(fdtrc(len(points) - 1, df, q))
 
 
-def _trend_test(groups: Sequence[Sequence[_Point]]) -> tuple[float | None, float | None]:
-    """Return the chance of a slope this far from 0, and the slope, shared by the groups."""
-    from scipy.special import stdtr
+@dataclass(frozen=True)
+class _Trend:
+    """A trend of acceptance with the logarithm of the streams, base 2.
 
-    above, below, df = 0.0, 0.0, math.inf
-    for points in groups:
-        weights = [1 / point.variance for point in points]
-        if len(points) < 2:
+    Attributes:
+        p: Chance of a slope this far from 0 if there were none.
+        least_slope: The slope that would be told from 0 with `POWER`.
+    """
+
+    slope: float
+    p: float
+    least_slope: float
+
+
+def trend_of(family: Sequence[Observation], noise: Noise) -> _Trend | None:
+    """Return the trend that all configs and temperatures share; None where it cannot be tested.
+
+    All configs drew the same prompts, so their windows of one draw are not independent of each other: the mean over the configs
+    of each draw is one value (a block), and the noise is that of these values.
+    """
+    from scipy.special import ndtri, stdtr, stdtrit
+
+    blocks = _blocks(family, noise)
+    scatter = noise_of(blocks)
+    points = [(math.log2(one.streams), one.value - 1, scatter.of(one.streams, one.temperature)) for one in blocks]
+    weighed = [(x, y, 1 / known.value, known.df) for x, y, known in points if known is not None and known.value > 0]
+    if len({x for x, _, _, _ in weighed}) < 2:
+        return None
+    middle = math.fsum(w * x for x, _, w, _ in weighed) / math.fsum(w for _, _, w, _ in weighed)
+    below = math.fsum(w * (x - middle) ** 2 for x, _, w, _ in weighed)
+    slope = math.fsum(w * (x - middle) * y for x, y, w, _ in weighed) / below
+    df, se = min(known for _, _, _, known in weighed), 1 / math.sqrt(below)
+    if df < 1:
+        return None
+    least = (stdtrit(df, 1 - TREND_LEVEL / 2) + ndtri(POWER)) * se
+    return _Trend(slope, float(2 * stdtr(df, -abs(slope) / se)), float(least))
+
+
+def _blocks(family: Sequence[Observation], noise: Noise) -> list[Observation]:
+    """Return the mean over all configs of each draw at each concurrency and temperature, in ratios of each config's middle."""
+    values: dict[tuple[int, float, int], list[float]] = defaultdict(list)
+    for members in _groups(family).values():
+        weights = [noise.of(one.streams, one.temperature) for one in members]
+        if any(known is None or known.value <= 0 for known in weights) or len({one.streams for one in members}) < 2:
             continue
-        middle = math.fsum(w * point.x for w, point in zip(weights, points, strict=True)) / math.fsum(weights)
-        above += math.fsum(w * (p.x - middle) * (p.value - 1) for w, p in zip(weights, points, strict=True))
-        below += math.fsum(w * (p.x - middle) ** 2 for w, p in zip(weights, points, strict=True))
-        df = min(df, *(point.df for point in points))
-    if below == 0 or df < 1 or math.isinf(df):
-        return None, None
-    slope = above / below
-    return float(2 * stdtr(df, -abs(slope) * math.sqrt(below))), slope
+        shares = [1 / known.value for known in weights if known is not None]
+        middle = math.fsum(w * one.value for w, one in zip(shares, members, strict=True)) / math.fsum(shares)
+        for one in members:
+            values[one.streams, one.temperature, one.draw].append(one.value / middle)
+    return [
+        Observation(math.fsum(found) / len(found), "all", 0, (streams, temperature), streams, temperature, draw)
+        for (streams, temperature, draw), found in values.items()
+    ]
 
 
 # --- the estimate ----------------------------------------------------------------------------------------------------
@@ -203,3 +252,22 @@ def _product(acceptance: Interval | None, rest: Interval | None) -> Interval | N
     half = quantile(LEVEL, df) * se * mean
     known = acceptance.boot_spread_known and rest.boot_spread_known
     return Interval(mean, mean - half, mean + half, se, df, acceptance.n, acceptance.boots, LEVEL, known)
+
+
+@dataclass(frozen=True)
+class PooledRatio:
+    """Two pooled rates held against each other: B divided by A, with its interval. No verdict rests on it alone."""
+
+    ratio: float
+    low: float
+    high: float
+
+
+def pooled_ratio(a: PooledRate | None, b: PooledRate | None) -> PooledRatio | None:
+    """Return the ratio; None where either is not pooled."""
+    one, other = (side.rate if side is not None else None for side in (a, b))
+    if one is None or other is None or one.mean <= 0:
+        return None
+    half = quantile(LEVEL, min(one.df, other.df)) * math.hypot(one.se, other.se)
+    ratio = other.mean / one.mean
+    return PooledRatio(ratio, ratio * math.exp(-half), ratio * math.exp(half))

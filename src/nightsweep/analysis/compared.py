@@ -1,0 +1,363 @@
+"""Two configs cell by cell: what is compared, what stands beside it, and how it is shown."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from typing import Any
+
+from nightsweep.analysis import text
+from nightsweep.analysis.comparing import SAME, UNDECIDED, Comparison, Difference, compare
+from nightsweep.analysis.documents import spread_document
+from nightsweep.analysis.intervals import Interval, Observation
+from nightsweep.analysis.pooled import PooledRate, PooledRatio, observed, pooled_rates, pooled_ratio
+from nightsweep.analysis.sides import Pairing, Side, measured
+from nightsweep.analysis.summary import spread_of
+from nightsweep.analysis.tables import Column, Group, Row, Table
+from nightsweep.analysis.values import Spread, WindowRow
+
+Cell = tuple[int, Decimal]
+"""Streams and temperature."""
+
+BOOTS_UNKNOWN = (
+    "no config had two boots: what differs from boot to boot is in no interval, and verdicts are of these boots"
+)
+
+COMPARED_FIELDS: tuple[str, ...] = (
+    "concurrency",
+    "temperature",
+    *(f"{side}_tokens_per_second.{part}" for side in ("a", "b") for part in ("mean", "n", "boots", "min", "max", "sd")),
+    *("ratio", "ratio_low", "ratio_high", "verdict", "windows_needed", "why", "p"),
+    *(f"pooled.{part}" for part in ("a.mean", "b.mean", "ratio", "ratio_low", "ratio_high")),
+)
+"""Columns of the CSV of a comparison: dotted paths into `cell_document`."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One cell of both configs. The pooled rates stand beside the plain means; the verdict is of the plain ones."""
+
+    streams: int
+    temperature: Decimal
+    a: Spread | None
+    b: Spread | None
+    plain: Comparison
+    pooled_a: PooledRate | None
+    pooled_b: PooledRate | None
+    pooled: PooledRatio | None
+
+
+def compared(
+    pairing: Pairing,
+    *,
+    family: Sequence[WindowRow],
+    same_within: float,
+    wanted: Callable[[WindowRow], bool] = lambda row: True,
+) -> list[Compared]:
+    """Return every wanted cell that either side has, by temperature and streams.
+
+    Args:
+        family: Further windows of the same nights, to know the noise and the boots by; A's and B's own may be among them.
+        same_within: Ratio within which both are called the same.
+        wanted: Whether a window's cell is asked for. The others tell noise and acceptance all the same.
+    """
+    own = {row.window_id for side in (pairing.a, pairing.b) for row in side.rows}
+    others = [row for row in measured(family) if row.window_id not in own and row.simulated == pairing.simulated]
+    sides = [("A", pairing.a.rows), ("B", pairing.b.rows)]
+    a, b = ([row for row in rows if wanted(row)] for _, rows in sides)
+    rest = [one for name, rows in sides for one in _observations([row for row in rows if not wanted(row)], side=name)]
+    verdicts = compare(
+        _observations(a, side="A"),
+        _observations(b, side="B"),
+        family=[*rest, *_observations(others)],
+        same_within=same_within,
+    )
+    plain = {(one.streams, one.temperature): one for one in verdicts}
+    pooled = {
+        (one.config_fingerprint, one.conditions, one.streams, one.temperature): one
+        for one in pooled_rates([*pairing.a.rows, *pairing.b.rows, *others])
+    }
+    cells = _by_cell(a), _by_cell(b)
+    return [
+        _compared(cell, pairing, sides=cells, plain=plain[cell[0], float(cell[1])], pooled=pooled)
+        for cell in sorted({*cells[0], *cells[1]}, key=lambda cell: (cell[1], cell[0]))
+    ]
+
+
+def _compared(
+    cell: Cell,
+    pairing: Pairing,
+    *,
+    sides: tuple[Mapping[Cell, Sequence[WindowRow]], Mapping[Cell, Sequence[WindowRow]]],
+    plain: Comparison,
+    pooled: Mapping[tuple[str, str, int, float], PooledRate],
+) -> Compared:
+    one, other = (
+        pooled.get((side.fingerprint, side.conditions, cell[0], float(cell[1]))) for side in (pairing.a, pairing.b)
+    )
+    a, b = (_spread(side.get(cell, ())) for side in sides)
+    return Compared(*cell, a, b, plain, one, other, pooled_ratio(one, other))
+
+
+def _by_cell(rows: Sequence[WindowRow]) -> dict[Cell, list[WindowRow]]:
+    found: dict[Cell, list[WindowRow]] = defaultdict(list)
+    for row in rows:
+        found[row.concurrency, row.temperature].append(row)
+    return found
+
+
+def _observations(rows: Sequence[WindowRow], *, side: str = "") -> list[Observation]:
+    """Return decode rates; `side` keeps a config apart from itself under other conditions."""
+    return [observed(row, row.decode_rate, side=side) for row in rows if row.decode_rate is not None]
+
+
+def _spread(rows: Sequence[WindowRow]) -> Spread | None:
+    rates = [row.decode_rate for row in rows if row.decode_rate is not None]
+    return spread_of(rates, boots=[row.boot_id for row in rows])
+
+
+# --- what is said before the table -----------------------------------------------------------------------------------
+
+
+def differing(pairing: Pairing) -> Iterator[str]:
+    """Yield what differs in the config, then every other condition that differs, then what was left out."""
+    yield f"A: {_side_line(pairing.a)}"
+    yield f"B: {_side_line(pairing.b)}"
+    yield "Differs in the config:" if pairing.settings else "The config is the same on both sides."
+    yield from (_difference(one) for one in pairing.settings)
+    if pairing.conditions:
+        yield "Differs besides the config:"
+        yield from (_difference(one) + (" (!)" if one.meaningless else "") for one in pairing.conditions)
+    else:
+        yield "Nothing else differs in the conditions that were stored."
+    several = len(pairing.settings) + len(pairing.conditions)
+    if several > 1:
+        yield f"{several} things differ at once: a difference of the rates is of all of them together, and of none alone."
+    for name, side in (("A", pairing.a), ("B", pairing.b)):
+        if side.left_out:
+            listed = text.several(side.left_out_for) or "the box"
+            yield f"{name}: {text.plural(side.left_out, 'window')} under other conditions left out (they differ in {listed})."
+
+
+def _side_line(side: Side) -> str:
+    newest = max(row.started for row in side.rows)
+    sweeps = text.several(sorted({row.sweep_name for row in side.rows}))
+    return (
+        f"{side.config} ({text.short(side.fingerprint)}), {text.plural(len(side.rows), 'window')} of sweep {sweeps}, "
+        f"the newest of {text.moment(newest)} UTC"
+    )
+
+
+def _difference(one: Difference) -> str:
+    return f"  {one.name}: {_brief(one.a)} -> {_brief(one.b)}"
+
+
+def _brief(value: str) -> str:
+    """Return a value short enough for a line; a hash by its beginning."""
+    hashed = len(value) >= 64 and all(char in "0123456789abcdef" for char in value.removeprefix("sha256:"))
+    return text.short(value) if hashed else text.printable(value)
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def compared_table(found: Sequence[Compared], *, title: str, simulated: bool) -> Table:
+    """Return the table of plain means, tokens / second, with ratio, interval and verdict of B."""
+    spreads = [spread for one in found for spread in (one.a, one.b) if spread is not None]
+    digits = text.decimals(spread.mean for spread in spreads)
+    columns = (
+        Column("streams"),
+        Column("T"),
+        Column("A", "tokens/s"),
+        Column("A runs", right=False),
+        Column("B", "tokens/s"),
+        Column("B runs", right=False),
+        Column("B/A"),
+        Column("95% interval", right=False),
+        Column("B is", right=False),
+    )
+    rows = tuple(Row(_plain_values(one, digits=digits), mark=_mark(one)) for one in found)
+    known = all(one.plain.a is None or one.plain.a.boot_spread_known for one in found)
+    notes = () if known else (BOOTS_UNKNOWN,)
+    return Table(title, columns, (Group("", rows),), notes=notes, simulated=simulated)
+
+
+def _plain_values(one: Compared, *, digits: int) -> tuple[str, ...]:
+    plain = one.plain
+    return (
+        str(one.streams),
+        text.temperature(one.temperature),
+        text.number(None if one.a is None else one.a.mean, digits=digits),
+        _runs(one.a, digits=digits),
+        text.number(None if one.b is None else one.b.mean, digits=digits),
+        _runs(one.b, digits=digits),
+        text.number(plain.ratio, digits=3),
+        span(plain.low, plain.high),
+        verdict(plain),
+    )
+
+
+def _runs(spread: Spread | None, *, digits: int) -> str:
+    if spread is None:
+        return "none"
+    return f"{spread.n} in {text.plural(spread.boots, 'boot')}: {text.value_range(spread, digits=digits)}"
+
+
+def span(low: float | None, high: float | None) -> str:
+    """Return an interval of ratios."""
+    return text.ABSENT if low is None or high is None else f"{low:.3f}–{high:.3f}"
+
+
+def verdict(plain: Comparison) -> str:
+    """Return the verdict in words: what more it takes where there is none, and why."""
+    if plain.verdict == SAME:
+        return f"same within {plain.same_within * 100:g}%"
+    if plain.verdict != UNDECIDED:
+        return plain.verdict
+    needed = f", needs about {text.plural(plain.needed, 'more window')} of each" if plain.needed else ""
+    return f"undecided{needed}" + (f": {plain.why}" if plain.why else "")
+
+
+def _mark(one: Compared) -> str:
+    lone = any(spread is not None and spread.n == 1 for spread in (one.a, one.b))
+    return "single" if lone else ""
+
+
+def pooled_table(found: Sequence[Compared], *, simulated: bool) -> Table | None:
+    """Return the rates by pooled acceptance beside the plain ones; None where no cell has acceptance."""
+    shown = [one for one in found if one.pooled_a is not None or one.pooled_b is not None]
+    if not shown:
+        return None
+    digits = text.decimals(one.a.mean for one in shown if one.a is not None)
+    columns = (
+        Column("streams"),
+        Column("T"),
+        Column("A pooled", "tokens/s", right=False),
+        Column("B pooled", "tokens/s", right=False),
+        Column("B/A"),
+        Column("95% interval", right=False),
+        Column("test of pooling, A; B", right=False),
+    )
+    rows = tuple(
+        Row(
+            (
+                str(one.streams),
+                text.temperature(one.temperature),
+                with_interval(one.pooled_a, digits=digits),
+                with_interval(one.pooled_b, digits=digits),
+                text.number(None if one.pooled is None else one.pooled.ratio, digits=3),
+                text.ABSENT if one.pooled is None else span(one.pooled.low, one.pooled.high),
+                "; ".join(tested(side) for side in (one.pooled_a, one.pooled_b)),
+            )
+        )
+        for one in shown
+    )
+    title = "Beside it, with acceptance pooled over concurrencies"
+    return Table(title, columns, (Group("", rows),), notes=(POOLED_NOTE,), simulated=simulated)
+
+
+POOLED_NOTE = (
+    "pooled: acceptance length over all concurrencies x the cell's own rate per accepted length; "
+    "never instead of the plain mean (docs/statistics.md)"
+)
+
+
+def with_interval(pooled: PooledRate | None, *, digits: int) -> str:
+    """Return a pooled rate with its interval; "not pooled" where it is refused."""
+    if pooled is None:
+        return text.ABSENT
+    if pooled.rate is None:
+        return "not pooled"
+    rate = pooled.rate
+    return f"{rate.mean:,.{digits}f} ({rate.low:,.{digits}f}–{rate.high:,.{digits}f})"
+
+
+def tested(pooled: PooledRate | None) -> str:
+    """Return what the test of pooling said: the reason when refused, else its chances and the smallest change it could see."""
+    if pooled is None:
+        return text.ABSENT
+    pooling = pooled.pooling
+    if pooling.reason is not None:
+        return f"refused: {pooling.reason}"
+    found = [
+        f"p={p:.2f} {name}" for name, p in (("spread", pooling.p_spread), ("trend", pooling.p_trend)) if p is not None
+    ]
+    if pooling.least_seen is not None:
+        found.append(f"a change below {text.percent(pooling.least_seen, digits=1)} would not be seen")
+    return ", ".join(found) or "not tested"
+
+
+# --- for programs ----------------------------------------------------------------------------------------------------
+
+
+def compared_document(pairing: Pairing, found: Sequence[Compared]) -> dict[str, Any]:
+    """Return the whole comparison."""
+    return {
+        "a": _side_document(pairing.a),
+        "b": _side_document(pairing.b),
+        "simulated": pairing.simulated,
+        "config_differences": [_difference_document(one) for one in pairing.settings],
+        "condition_differences": [_difference_document(one) for one in pairing.conditions],
+        "cells": [cell_document(one) for one in found],
+    }
+
+
+def cell_document(one: Compared) -> dict[str, Any]:
+    """Return one compared cell."""
+    plain = one.plain
+    return {
+        "concurrency": one.streams,
+        "temperature": float(one.temperature),
+        "a_tokens_per_second": spread_document(one.a),
+        "b_tokens_per_second": spread_document(one.b),
+        "a_interval": interval_document(plain.a),
+        "b_interval": interval_document(plain.b),
+        "ratio": plain.ratio,
+        "ratio_low": plain.low,
+        "ratio_high": plain.high,
+        "verdict": plain.verdict,
+        "same_within": plain.same_within,
+        "windows_needed": plain.needed,
+        "why": plain.why,
+        "p": plain.p,
+        "pooled": {
+            "a": pooled_document(one.pooled_a),
+            "b": pooled_document(one.pooled_b),
+            "ratio": one.pooled and one.pooled.ratio,
+            "ratio_low": one.pooled and one.pooled.low,
+            "ratio_high": one.pooled and one.pooled.high,
+        },
+    }
+
+
+def interval_document(interval: Interval | None) -> dict[str, Any] | None:
+    """Return an interval; null where there is none."""
+    if interval is None:
+        return None
+    names = ("mean", "low", "high", "level", "n", "boots", "boot_spread_known")
+    return {name: getattr(interval, name) for name in names}
+
+
+def pooled_document(pooled: PooledRate | None) -> dict[str, Any] | None:
+    """Return a pooled rate in tokens / second with its test; null where the cell has no acceptance."""
+    if pooled is None:
+        return None
+    rate = interval_document(pooled.rate) or {"mean": None}
+    return {**rate, "acceptance_length": interval_document(pooled.acceptance), "test": asdict(pooled.pooling)}
+
+
+def _side_document(side: Side) -> dict[str, Any]:
+    return {
+        "config": side.config,
+        "config_fingerprint": side.fingerprint,
+        "conditions": side.conditions,
+        "windows": [row.window_id for row in side.rows],
+        "windows_left_out": side.left_out,
+        "left_out_for": list(side.left_out_for),
+    }
+
+
+def _difference_document(one: Difference) -> dict[str, Any]:
+    return {"name": one.name, "a": one.a, "b": one.b, "meaningless": one.meaningless}

@@ -1,0 +1,132 @@
+"""`nightsweep compare`: one config against another."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import replace
+
+import click
+
+from nightsweep.analysis import compared, sides
+from nightsweep.analysis.values import Filters, WindowRow
+from nightsweep.cli import filters, places, render
+from nightsweep.cli.documents import documents_of
+from nightsweep.cli.reading import Queries, access, find_sweep
+from nightsweep.errors import NotFound
+
+FAMILY_SWEEPS = 4
+"""Newest sweeps of the compared windows whose other windows tell how values scatter."""
+
+
+def parse_ratio(words: str) -> float:
+    """Return the ratio of `3%` or `0.03`.
+
+    Raises:
+        ValueError: The words are no ratio above 0 and below 1.
+    """
+    plain = words.strip()
+    try:
+        value = float(plain.removesuffix("%")) / (100 if plain.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1:
+        raise ValueError(f"{words!r} is no share: write 3% or 0.03, above 0 and below 100%")
+    return value
+
+
+def _ratio(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    try:
+        return parse_ratio(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx=ctx, param=param) from error
+
+
+def _windows_of(wanted: str, queries: Queries, asked: Filters) -> list[WindowRow]:
+    """Return the windows of the one config that is meant (raises NotFound, SeveralConfigs)."""
+    pattern, where = wanted, asked
+    if wanted.startswith("sweep:"):
+        sweep, slash, pattern = wanted.removeprefix("sweep:").partition("/")
+        if not slash or not pattern:
+            raise click.UsageError(f"{wanted!r} names no config: write sweep:NAME/CONFIG")
+        where = replace(asked, sweep=find_sweep(queries, sweep).sweep_id)
+    rows = sides.measured(queries.windows(replace(where, config=pattern)))
+    if not rows:
+        raise NotFound(what=f"a clean window of config {wanted!r}", hint=_hint(pattern, queries))
+    return sides.one_config(rows, wanted=pattern)
+
+
+def _hint(pattern: str, queries: Queries) -> str:
+    names = queries.config_names()
+    if pattern in names:
+        return "it is known, but not measured as asked; see `nightsweep cells`"
+    near = difflib.get_close_matches(pattern, names, n=3, cutoff=0.5)
+    near += [name for name in names if pattern.strip("*").lower() in name.lower() and name not in near][:3]
+    if near:
+        return f"did you mean {' or '.join(repr(name) for name in near)}?"
+    return "`nightsweep cells` lists what was measured"
+
+
+def _family(pairing: sides.Pairing, queries: Queries) -> list[WindowRow]:
+    """Return all windows of the newest sweeps that the compared ones are of."""
+    own = {row.sweep_id for side in (pairing.a, pairing.b) for row in side.rows}
+    newest = sorted(own, reverse=True)[:FAMILY_SWEEPS]
+    return [row for sweep in newest for row in queries.windows(Filters(sweep=sweep, with_flagged="no"))]
+
+
+@click.command("compare")
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@places.at_option
+@filters.filter_options(cells=False, without=("--config",))
+@click.option(
+    "--same-within",
+    default="3%",
+    show_default=True,
+    metavar="SHARE",
+    callback=_ratio,
+    help="Difference of the rates within which both are called the same.",
+)
+@click.option("--across", is_flag=True, help="Compare also across conditions that make it another question.")
+@render.output_options
+@click.pass_context
+def command(
+    ctx: click.Context, *, a: str, b: str, at: Sequence[places.Place], same_within: float, across: bool, form: str
+) -> None:
+    """Compare config B with config A, cell by cell: ratio of decode rates with its interval, and a verdict on B.
+
+    A and B are config names, shell patterns or fingerprints that fit one config each, or sweep:NAME/CONFIG. What differs
+    besides the rates is said first. Only windows of equal conditions are pooled: the newest that both sides have in common
+    count. A verdict never rests on one run, and is held to its level over all cells together. See docs/statistics.md.
+
+    \b
+    Example:
+      nightsweep compare 'dflash2 k=5 greedy/standard' 'dflash2 k=7 probabilistic/block'
+      nightsweep compare mtp sweep:dflash2-depth/3fa9c1 --at c=1,T=0.7 --same-within 2%
+    """
+    with access(ctx).queries() as queries:
+        asked = replace(filters.asked(ctx, queries), with_flagged="no")
+        rows_a, rows_b = (_windows_of(wanted, queries, asked) for wanted in (a, b))
+        known = documents_of(queries, [*rows_a, *rows_b])
+        pairing = sides.paired(rows_a, rows_b, known=known, across=across)
+        family = _family(pairing, queries)
+    found = compared.compared(
+        pairing, family=family, same_within=same_within, wanted=lambda row: places.wanted(row, at)
+    )
+    if not found:
+        raise NotFound(what="a clean window at these cells (--at)", hint="leave --at out to see the cells there are")
+    if form == "json":
+        render.print_json(compared.compared_document(pairing, found))
+    elif form == "csv":
+        render.print_csv(map(compared.cell_document, found), fields=compared.COMPARED_FIELDS)
+    else:
+        _print(pairing, found)
+
+
+def _print(pairing: sides.Pairing, found: Sequence[compared.Compared]) -> None:
+    render.write([*(render.Line(line) for line in compared.differing(pairing)), render.Line("")])
+    render.show(compared.compared_table(found, title="B against A, decode rate", simulated=pairing.simulated))
+    beside = compared.pooled_table(found, simulated=pairing.simulated)
+    if beside is not None:
+        render.write([render.Line("")])
+        render.show(beside)

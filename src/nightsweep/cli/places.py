@@ -1,0 +1,76 @@
+"""`--at c=1,T=0.7`: which cells are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypeVar
+
+import click
+
+from nightsweep.analysis.values import WindowRow
+from nightsweep.cli.filters import parse_concurrency, parse_temperature
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_STREAMS = ("c", "concurrency", "streams")
+_TEMPERATURE = ("t", "temperature")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Streams and temperature of wanted cells; None is any."""
+
+    streams: int | None
+    temperature: Decimal | None
+
+    def holds(self, row: WindowRow) -> bool:
+        """Return whether the window is of such a cell."""
+        return self.streams in (None, row.concurrency) and self.temperature in (None, row.temperature)
+
+
+def parse_place(words: str) -> Place:
+    """Return the place of `c=1,T=0.7`, `c=8` or `T=1.0`.
+
+    Raises:
+        ValueError: The words are none, name something else, or name one thing twice.
+    """
+    streams: int | None = None
+    temperature: Decimal | None = None
+    for part in words.split(","):
+        key, found, value = (piece.strip() for piece in part.partition("="))
+        if not found or key.lower() not in (*_STREAMS, *_TEMPERATURE):
+            raise ValueError(f"{part.strip()!r} names no cell: write c=STREAMS, T=TEMPERATURE, or both: c=1,T=0.7")
+        if key.lower() in _STREAMS and streams is None:
+            (streams,) = parse_concurrency(value)
+        elif key.lower() in _TEMPERATURE and temperature is None:
+            (temperature,) = parse_temperature(value)
+        else:
+            raise ValueError(f"{words!r} names one thing twice: repeat --at for another cell")
+    return Place(streams, temperature)
+
+
+def at_option(command: F) -> F:
+    """Add `--at`; the command takes `at`: none is every cell."""
+    option = click.option(
+        "--at",
+        "at",
+        metavar="c=N,T=T",
+        multiple=True,
+        callback=_places,
+        help="Only these cells: c=1,T=0.7, or one of both. Repeatable.",
+    )
+    return option(command)
+
+
+def wanted(row: WindowRow, places: Sequence[Place]) -> bool:
+    """Return whether the window is of one of the places; without any, every window is."""
+    return not places or any(place.holds(row) for place in places)
+
+
+def _places(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[Place, ...]:
+    try:
+        return tuple(parse_place(value) for value in values)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx=ctx, param=param) from error
