@@ -7,7 +7,7 @@ A verdict over several cells is held to the level as a whole (Holm's step-down p
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -40,6 +40,8 @@ class Comparison:
         needed: When undecided: further windows of each config that would decide it if the ratio is what it seems; None when
             that is beyond reason, or nothing can be told.
         why: What stands in the way, in words; None when there is a verdict.
+        shared: Variance that both sides' windows have in common and that falls out of the ratio, in squared ratios.
+        fewer: By how much a side's noise has fewer degrees of freedom than the ratio's (see `Noise.fewer`).
     """
 
     streams: int
@@ -54,6 +56,8 @@ class Comparison:
     needed: int | None = None
     why: str | None = None
     p: float | None = None
+    shared: float = 0.0
+    fewer: float = 1.0
 
 
 def compare(
@@ -98,7 +102,19 @@ def _cell(
     if one is None or other is None or mean_a <= 0 or mean_b <= 0:
         ratio = mean_b / mean_a if mean_a > 0 else None
         return replace(nothing, ratio=ratio, why="one run of each is no measurement: no spread is known")
-    return _no_lone_run(judged(replace(nothing, ratio=mean_b / mean_a), level=level))
+    shared = _shared(pair, noise)
+    return _no_lone_run(judged(replace(nothing, ratio=mean_b / mean_a, shared=shared, fewer=noise.fewer), level=level))
+
+
+def _shared(pair: tuple[Sequence[Observation], Sequence[Observation]], noise: Noise) -> float:
+    """Return twice the covariance of both means that comes with prompts that both drew."""
+    one = pair[0][0]
+    known = noise.of(one.streams, one.temperature)
+    if known is None:
+        return 0.0
+    a, b = (Counter(observation.draw for observation in side) for side in pair)
+    both = sum(count * b[draw] for draw, count in a.items())
+    return 2 * noise.common * known.value * both / (len(pair[0]) * len(pair[1]))
 
 
 def _no_lone_run(found: Comparison) -> Comparison:
@@ -116,7 +132,7 @@ def judged(found: Comparison, *, level: float) -> Comparison:
     assert found.a is not None
     assert found.b is not None
     assert found.ratio is not None
-    se, df = difference(found.a, found.b)
+    se, df = difference(found.a, found.b, shared=found.shared, fewer=found.fewer)
     half, distance = quantile(level, df) * se, math.log(found.ratio)
     low, high = distance - half, distance + half
     verdict, needed, why = _verdict(distance, half, within=math.log1p(found.same_within)), None, None
@@ -127,7 +143,7 @@ def judged(found: Comparison, *, level: float) -> Comparison:
     return replace(found, low=math.exp(low), high=math.exp(high), verdict=verdict, needed=needed, why=why, p=p)
 
 
-def difference(a: Interval, b: Interval) -> tuple[float, float]:
+def difference(a: Interval, b: Interval, *, shared: float = 0.0, fewer: float = 1.0) -> tuple[float, float]:
     """Return standard error and degrees of freedom of the logarithm of a ratio of two means.
 
     Both sides' noise is estimated from the same windows, all at hand, so its degrees of freedom count once.
@@ -135,7 +151,9 @@ def difference(a: Interval, b: Interval) -> tuple[float, float]:
     parts = [
         Variance(one.value + other.value, min(one.df, other.df)) for one, other in zip(a.parts, b.parts, strict=True)
     ]
-    return combined(parts)
+    more = fewer if shared else 1.0
+    windows = Variance(max(parts[0].value - shared, 0.0), parts[0].df * more)
+    return combined([windows, *parts[1:]])
 
 
 def _verdict(distance: float, half: float, *, within: float) -> str:
@@ -200,7 +218,7 @@ def _held_together(found: Sequence[Comparison], *, level: float) -> list[Compari
 def _again(one: Comparison, *, level: float) -> int | None:
     if one.a is None or one.b is None:
         return None
-    se, _ = difference(one.a, one.b)
+    se, _ = difference(one.a, one.b, shared=one.shared, fewer=one.fewer)
     return windows_needed(one, se=se, level=level) or 1
 
 

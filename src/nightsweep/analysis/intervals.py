@@ -79,6 +79,9 @@ class Noise:
         per_stream: Variance times the streams, over all classes: for a class that has too few windows of its own.
         between: Variance of boots; None when no config had two.
         between_seen: Degrees of freedom by which `between` is known.
+        common: Share of the window noise that comes with the prompts and falls out of a difference: configs drew the same ones.
+            Taken one standard error lower than it was found.
+        fewer: By how much that has lowered the degrees of freedom of the window noise. What is left in a difference has them all.
     """
 
     within: Mapping[tuple[int, float], Variance]
@@ -86,6 +89,8 @@ class Noise:
     per_stream: Variance | None
     between: float | None
     between_seen: float
+    common: float = 0.0
+    fewer: float = 1.0
 
     def of(self, streams: int, temperature: float) -> Variance | None:
         """Return the window noise of a class: its own where it has enough windows, else of its concurrency, else of all."""
@@ -107,7 +112,11 @@ def noise_of(observations: Sequence[Observation]) -> Noise:
     for _ in range(ROUNDS):
         effects, between, seen = _boots(data, noise)
         noise = _within(data, effects)
-    return Noise(noise.within, noise.by_streams, noise.per_stream, between, seen)
+    common, fewer = _common(data, effects, noise)
+    within = {kind: Variance(one.value, one.df / fewer) for kind, one in noise.within.items()}
+    by_streams = {streams: Variance(one.value, one.df / fewer) for streams, one in noise.by_streams.items()}
+    rest = noise.per_stream and Variance(noise.per_stream.value, noise.per_stream.df / fewer)
+    return Noise(within, by_streams, rest, between, seen, common, fewer)
 
 
 def interval_of(observations: Sequence[Observation], noise: Noise, *, level: float = LEVEL) -> Interval | None:
@@ -160,6 +169,8 @@ class _Residual:
     cell: Hashable
     streams: int
     temperature: float
+    draw: int
+    of: int  # windows of its cell
 
 
 def _relative(observations: Sequence[Observation]) -> list[_Residual]:
@@ -173,7 +184,9 @@ def _relative(observations: Sequence[Observation]) -> list[_Residual]:
         if mean == 0:
             continue
         found += [
-            _Residual(one.value / mean - 1, one.config, one.boot, one.cell, one.streams, one.temperature)
+            _Residual(
+                one.value / mean - 1, one.config, one.boot, one.cell, one.streams, one.temperature, one.draw, len(group)
+            )
             for one in group
         ]
     return found
@@ -250,3 +263,35 @@ def _boots(data: Sequence[_Residual], noise: Noise) -> tuple[dict[tuple[Hashable
     between = max(0.0, (squares - expected) / seen)
     # What is left of a difference of two variances is known less well than the first of them.
     return effects, between, seen * (between * seen / squares) ** 2 if squares else seen
+
+
+def _common(
+    data: Sequence[_Residual], effects: Mapping[tuple[Hashable, int], float], noise: Noise
+) -> tuple[float, float]:
+    """Return what windows of one draw have in common, as a share of their noise: the correlation of pairs of configs.
+
+    It is one standard error lower than it was found, so that chance does not make a difference look surer than it is. The second
+    number is by how much fewer degrees of freedom all configs together have than their windows: eight that saw the same
+    prompts tell how prompts scatter little better than one (squares of values that correlate by r correlate by its square).
+    """
+    draws: dict[tuple[int, float, int], list[float]] = defaultdict(list)
+    for one in data:
+        known = noise.of(one.streams, one.temperature)
+        if one.of > 1 and known is not None and known.value > 0:
+            free = math.sqrt(known.value * (1 - 1 / one.of))  # a mean of its own was taken off
+            draws[one.streams, one.temperature, one.draw].append(
+                (one.value - effects.get((one.config, one.boot), 0.0)) / free
+            )
+    blocks = [values for values in draws.values() if len(values) > 1]
+    classes = len({(streams, temperature) for (streams, temperature, _), values in draws.items() if len(values) > 1})
+    pairs = sum(len(values) * (len(values) - 1) for values in blocks)
+    free_blocks = len(blocks) - classes
+    if free_blocks < 2:
+        return 0.0, 1.0
+    found = (
+        math.fsum(math.fsum(values) ** 2 - math.fsum(value * value for value in values) for values in blocks) / pairs
+    )
+    k = 0.5 + math.sqrt(0.25 + pairs / len(blocks))  # configs of a draw, in the mean of pairs
+    se = (1 - found) * (1 + (k - 1) * found) * math.sqrt(2 / (k * (k - 1) * free_blocks))
+    likely = min(max(0.0, found), 1.0)
+    return min(max(0.0, found - abs(se)), 0.95), 1 + (k - 1) * likely * likely

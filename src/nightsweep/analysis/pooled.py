@@ -78,9 +78,10 @@ def pooled_rates(windows: Sequence[WindowRow]) -> list[PooledRate]:
     acceptance = [observed(row, row.acceptance_length or 0.0) for row in rows]
     rest = [observed(row, (row.decode_rate or 0.0) / (row.acceptance_length or 1.0)) for row in rows]
     noise, rest_noise = noise_of(acceptance), noise_of(rest)
+    trend = trend_of(acceptance, noise)
     found: list[PooledRate] = []
     for group, members in _groups(acceptance).items():
-        pooling = pooling_of(members, noise, family=acceptance)
+        pooling = pooling_of(members, noise, trend=trend)
         shared = _shared(members, noise) if pooling.allowed else None
         for streams in sorted({one.streams for one in members}):
             own = [one for one in rest if one.cell == (group, streams)]
@@ -116,27 +117,26 @@ class _Point:
     df: float
 
 
-def pooling_of(members: Sequence[Observation], noise: Noise, *, family: Sequence[Observation]) -> Pooling:
+def pooling_of(members: Sequence[Observation], noise: Noise, *, trend: Trend | None) -> Pooling:
     """Return whether acceptance of one group may be pooled.
 
     Args:
         members: Acceptance lengths of one config at one temperature, all concurrencies.
-        family: Those of all configs and temperatures: a trend that they share is seen sooner together.
+        trend: That of all configs and temperatures: a trend that they share is seen sooner together.
     """
     points = _points(members, noise)
     if len(points) < 2:
         return Pooling(None, None, None, "one concurrency only: there is nothing to pool")
     p_spread = _spread_test(points)
-    found = trend_of(family, noise)
     reason = None
     if p_spread is not None and p_spread < SPREAD_LEVEL:
         reason = f"acceptance differs between concurrencies (p={p_spread:.3f})"
-    elif found is not None and found.p < TREND_LEVEL:
-        reason = f"acceptance goes with concurrency ({100 * found.slope:+.1f}% for each doubling, p={found.p:.3f})"
-    if found is None:
+    elif trend is not None and trend.p < TREND_LEVEL:
+        reason = f"acceptance goes with concurrency ({100 * trend.slope:+.1f}% for each doubling, p={trend.p:.3f})"
+    if trend is None:
         return Pooling(p_spread, None, None, reason)
     reach = max(point.x for point in points) - min(point.x for point in points)
-    return Pooling(p_spread, found.p, found.slope, reason, found.least_slope * reach)
+    return Pooling(p_spread, trend.p, trend.slope, reason, trend.least_slope * reach)
 
 
 def _points(members: Sequence[Observation], noise: Noise) -> list[_Point]:
@@ -167,7 +167,7 @@ def _spread_test(points: Sequence[_Point]) -> float | None:
 
 
 @dataclass(frozen=True)
-class _Trend:
+class Trend:
     """A trend of acceptance with the logarithm of the streams, base 2.
 
     Attributes:
@@ -180,7 +180,7 @@ class _Trend:
     least_slope: float
 
 
-def trend_of(family: Sequence[Observation], noise: Noise) -> _Trend | None:
+def trend_of(family: Sequence[Observation], noise: Noise) -> Trend | None:
     """Return the trend that all configs and temperatures share; None where it cannot be tested.
 
     All configs drew the same prompts, so their windows of one draw are not independent of each other: the mean over the configs
@@ -201,7 +201,7 @@ def trend_of(family: Sequence[Observation], noise: Noise) -> _Trend | None:
     if df < 1:
         return None
     least = (stdtrit(df, 1 - TREND_LEVEL / 2) + ndtri(POWER)) * se
-    return _Trend(slope, float(2 * stdtr(df, -abs(slope) / se)), float(least))
+    return Trend(slope, float(2 * stdtr(df, -abs(slope) / se)), float(least))
 
 
 def _blocks(family: Sequence[Observation], noise: Noise) -> list[Observation]:
