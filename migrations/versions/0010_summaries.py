@@ -171,7 +171,7 @@ JOIN sweep_configs sc ON sc.sweep_id = c.sweep_id AND sc.config_id = c.config_id
 WHERE s.kind = 'decode'"""
     windows = """
 CREATE VIEW windows_flat AS SELECT
-    w.id AS window_id, w.started_at, w.clean, w.flags, p.id AS sweep_id, p.name AS sweep, w.boot_id, b.boot_round,
+    w.id AS window_id, w.cell_id, w.started_at, w.clean, w.flags, p.id AS sweep_id, p.name AS sweep, w.boot_id, b.boot_round,
     sc.name AS config, f.hash AS config_fingerprint, f.method, f.num_speculative_tokens, f.doc ->> 'image' AS image,
     c.kind, c.concurrency, c.temperature, w.repeat, w.attempt, x.name AS box, x.simulated OR b.simulated AS simulated,
     b.engine, b.engine_version, d.fingerprint AS conditions, w.position_in_night, w.seconds_since_boot,

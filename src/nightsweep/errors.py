@@ -100,6 +100,12 @@ class TooManyCells(PlanError):
     summary = "{reason}: narrow it with --at, --config or --where"
 
 
+class NothingToDecide(PlanError):
+    """A decision was asked for that no windows stand behind."""
+
+    summary = "nothing can be decided in sweep {sweep}: {reason}. `nightsweep cells --sweep {sweep}` lists what was measured"
+
+
 # --- HostError: stop the sweep -----------------------------------------------------------------------------------
 
 

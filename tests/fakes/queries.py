@@ -9,7 +9,17 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from nightsweep.analysis.expected import Expected
-from nightsweep.analysis.values import BootRow, Event, Filters, PrefillRow, ProductionRow, SweepRow, WindowRow
+from nightsweep.analysis.summary import summarise
+from nightsweep.analysis.values import (
+    BootRow,
+    CellSummary,
+    Event,
+    Filters,
+    PrefillRow,
+    ProductionRow,
+    SweepRow,
+    WindowRow,
+)
 from nightsweep.engine.values import LogLine
 from nightsweep.errors import NotFound
 from nightsweep.plan.model import SweepPlan
@@ -48,8 +58,11 @@ class FakeQueries:
             and row.kind == filters.kind
             and (not filters.concurrency or row.concurrency in filters.concurrency)
             and (not filters.temperature or row.temperature in filters.temperature)
-            and (filters.with_flagged == "yes" or not row.flags)
+            and (filters.with_flagged == "yes" or bool(row.flags) == (filters.with_flagged == "only"))
         ]
+
+    def cells(self, filters: Filters) -> list[CellSummary]:
+        return summarise(self.windows(filters))
 
     def prefills(self, filters: Filters) -> list[PrefillRow]:
         return [row for row in self.prefill_rows if _common(row, filters)]
@@ -58,7 +71,7 @@ class FakeQueries:
         self.seen.append(filters)
         return [row for row in self.boot_rows if _common(row, filters)]
 
-    def sweeps(self, *, limit: int) -> list[SweepRow]:
+    def sweeps(self, *, limit: int, filters: Filters | None = None) -> list[SweepRow]:
         return sorted(self.sweep_rows, key=lambda row: -row.sweep_id)[:limit]
 
     def sweep_of(self, name_or_id: str) -> SweepRow:

@@ -22,7 +22,7 @@ from nightsweep.analysis.values import (
 
 Document = dict[str, Any]
 
-_SPREAD = ("mean", "n", "boots", "min", "max", "sd")
+_SPREAD = ("mean", "n", "boots", "min", "max", "sd", "cv")
 
 CELL_FIELDS: tuple[str, ...] = (
     "config",
@@ -112,7 +112,7 @@ SWEEP_FIELDS: tuple[str, ...] = (
 
 
 def cell_document(cell: CellSummary) -> Document:
-    """Return a cell; every number with mean, n, boots, min, max and sd."""
+    """Return a cell; every number with mean, n, boots, min, max, sd and CV (a ratio)."""
     return {
         "config": cell.config,
         "config_fingerprint": cell.config_fingerprint,
@@ -268,6 +268,7 @@ def spread_document(spread: Spread | None) -> Document | None:
         "min": spread.minimum,
         "max": spread.maximum,
         "sd": spread.sd,
+        "cv": spread.cv,
     }
 
 
@@ -277,10 +278,13 @@ def flat_rows(documents: Iterable[Document], *, fields: Sequence[str]) -> tuple[
     Lists are joined by "; ", mappings become "key=value; ...".
     """
     header = tuple(path.replace(".", "_") for path in fields)
-    return header, [tuple(_flat(_at(document, path)) for path in fields) for document in documents]
+    return header, [tuple(_flat(at_path(document, path)) for path in fields) for document in documents]
 
 
-def _at(document: Mapping[str, Any], path: str) -> Any:
+def at_path(document: Mapping[str, Any], path: str) -> Any:
+    """Return what stands at a dotted path; None where something on the way is absent. A key may hold dots itself."""
+    if path in document:
+        return document[path]
     found: Any = document
     for key in path.split("."):
         if found is None:

@@ -145,7 +145,10 @@ def _spread(rows: Sequence[Row], value_of: Callable[[Row], float | None]) -> Spr
 
 
 def _flag_counts(rows: Sequence[Row]) -> dict[str, int]:
+    return in_flag_order(Counter(flag for row in rows for flag in row.flags))
+
+
+def in_flag_order(counts: Mapping[str, int]) -> dict[str, int]:
     """Return windows by flag, in the order of the contract's list; flags that it does not know come last, by name."""
-    counts = Counter(flag for row in rows for flag in row.flags)
     known = {flag: place for place, flag in enumerate(FLAGS)}
     return {flag: counts[flag] for flag in sorted(counts, key=lambda flag: (known.get(flag, len(known)), flag))}

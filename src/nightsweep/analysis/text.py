@@ -67,6 +67,12 @@ def percent(ratio: float | None, *, digits: int = 0) -> str:
     return ABSENT if ratio is None else f"{ratio * 100:.{digits}f}%"
 
 
+def cv(spread: Spread | None) -> str:
+    """Return the coefficient of variation as percent; a tenth of one only where that says something."""
+    ratio = None if spread is None else spread.cv
+    return percent(ratio, digits=1 if ratio is not None and ratio < 0.0995 else 0)
+
+
 def duration(seconds: float | None) -> str:
     """Return a length of time for people: "38.2 s", "6 min 02 s", "1 h 20 min"."""
     if seconds is None:

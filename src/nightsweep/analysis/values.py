@@ -30,7 +30,8 @@ class Filters:
     temperature: tuple[Decimal, ...] = ()
     image: str | None = None
     since: datetime | None = None
-    with_flagged: str = "no"  # "no" | "yes": whether flagged windows are listed too
+    before: datetime | None = None  # started earlier than this
+    with_flagged: str = "no"  # "no" | "yes" | "only": whether flagged windows are listed too, or by themselves
     kind: str = DECODE  # of cells: windows of one kind are asked for at a time
 
 
@@ -212,6 +213,11 @@ class Spread:
     minimum: float
     maximum: float
     sd: float | None  # None for n = 1
+
+    @property
+    def cv(self) -> float | None:
+        """Standard deviation divided by the mean, as a ratio; None for one run or a mean of nothing."""
+        return None if self.sd is None or self.mean == 0 else self.sd / abs(self.mean)
 
     @property
     def relative_range(self) -> float | None:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
-from nightsweep.analysis import documents, text
-from nightsweep.cli import filters, render
+from nightsweep.analysis import documents, records, text
+from nightsweep.analysis.values import BootRow
+from nightsweep.cli import filters, render, shaping
 from nightsweep.cli.reading import access
 from nightsweep.engine.values import LogLine
 from nightsweep.errors import NotFound
 
 
-def _print_log(lines: Sequence[LogLine], *, boot: int) -> None:
+def print_log(lines: Sequence[LogLine], *, boot: int) -> None:
     """Print the lines as they came; on a terminal without the escapes that could steer it."""
     if not lines:
         raise NotFound(what=f"log of boot {boot}", hint="`nightsweep boots` lists the boots")
@@ -27,28 +29,53 @@ def _print_log(lines: Sequence[LogLine], *, boot: int) -> None:
 @filters.filter_options(cells=False)
 @click.option("--failed", is_flag=True, help="Only boots that failed.")
 @click.option("--log", "log_of", type=int, metavar="BOOT", help="Print the whole log of this boot instead.")
+@shaping.shape_options
 @render.output_options
 @click.pass_context
-def command(ctx: click.Context, *, failed: bool, log_of: int | None, form: str) -> None:
+def command(
+    ctx: click.Context,
+    *,
+    failed: bool,
+    log_of: int | None,
+    columns: tuple[str, ...],
+    sort: tuple[str, ...],
+    limit: int | None,
+    parquet: Path | None,
+    form: str,
+) -> None:
     """List boots: cold start, weights, KV cache tokens, failures with deciding line and remedy.
 
     \b
     Example:
       nightsweep boots --sweep dflash2-depth --failed
       nightsweep boots --log 17
+      nightsweep boots --columns config,cold_start_seconds,engine_version --sort -cold_start_seconds --limit 10
     """
+    shape = shaping.Shape(columns, sort, limit, parquet)
     with access(ctx).queries() as queries:
         if log_of is not None:
-            _print_log(queries.boot_log(log_of), boot=log_of)
+            print_log(queries.boot_log(log_of), boot=log_of)
             return
         rows = queries.boots(filters.asked(ctx, queries))
-    rows = [row for row in rows if row.state == "failed" or not failed]
+    rows = shape.arranged([row for row in rows if row.state == "failed" or not failed], record=_record)
+    title = f"Boots {filters.described(ctx)}".rstrip()
+    listing = shaping.Listing(
+        "boots",
+        [documents.boot_document(row) for row in rows],
+        documents.BOOT_FIELDS,
+        title,
+        simulated=any(row.simulated for row in rows),
+    )
+    if shaping.shown(listing, shape, form=form):
+        return
     if form == "json":
-        render.print_json({"boots": [documents.boot_document(row) for row in rows]})
-    elif form == "csv":
-        render.print_csv(map(documents.boot_document, rows), fields=documents.BOOT_FIELDS)
+        render.print_json({"boots": listing.documents})
     elif not rows:
         described = " ".join(part for part in (filters.described(ctx), "--failed" if failed else "") if part)
         render.write([render.Line(f"no boots match {described}".rstrip())])
     else:
-        render.print_boots(rows, title=f"Boots {filters.described(ctx)}".rstrip())
+        render.print_boots(rows, title=title)
+
+
+def _record(row: BootRow) -> records.Record:
+    return records.record_of(documents.boot_document(row), documents.BOOT_FIELDS)

@@ -2,57 +2,142 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import click
 
-from nightsweep.analysis import documents, listings, tables
-from nightsweep.analysis.summary import summarise, summarise_prefills
-from nightsweep.cli import filters, render
-from nightsweep.cli.reading import access
+from nightsweep.analysis import documents, grouping, listings, records, tables
+from nightsweep.analysis.summary import summarise_prefills
+from nightsweep.analysis.values import CellSummary, Filters
+from nightsweep.cli import filters, render, shaping
+from nightsweep.cli.reading import Queries, access
 from nightsweep.plan.model import SINGLE_BATCH
 
 
 @click.command("cells")
 @filters.filter_options(cells=True)
 @click.option("--flagged", is_flag=True, help="List the flagged windows too, with the reason of each flag.")
+@click.option(
+    "--group-by",
+    metavar="KEY,KEY",
+    help="Pool windows by these: config, method, box, concurrency, temperature, sweep, boot, night, engine_version, "
+    "conditions, or any key of the config (image, args.max-num-seqs, num_speculative_tokens).",
+)
+@shaping.shape_options
 @render.output_options
 @click.pass_context
-def command(ctx: click.Context, *, flagged: bool, form: str) -> None:
-    """List measured cells: mean, run count, range and conditions.
+def command(
+    ctx: click.Context,
+    *,
+    flagged: bool,
+    group_by: str | None,
+    columns: tuple[str, ...],
+    sort: tuple[str, ...],
+    limit: int | None,
+    parquet: Path | None,
+    form: str,
+) -> None:
+    """List measured cells: mean, run count, boots, range, CV and conditions.
 
     Only clean windows of equal conditions are pooled. A cell whose windows are all flagged is listed without a number.
 
     \b
     Example:
       nightsweep cells --sweep dflash2-depth --where num_speculative_tokens>=5 --concurrency 1,8
+      nightsweep cells --where speculative.method=dflash --image '*0.28*' --since 30d --sort -decode_rate --limit 20
+      nightsweep cells --group-by method,concurrency --columns method,concurrency,decode_rate,n,boots,cv
     """
+    shape = shaping.Shape(columns, sort, limit, parquet)
     with access(ctx).queries() as queries:
         wanted = filters.asked(ctx, queries)
-        windows = queries.windows(wanted)
-        prefills = queries.prefills(wanted) if form == "json" else ()
-        single = queries.windows(replace(wanted, kind=SINGLE_BATCH)) if form != "csv" else ()
-    cells, alone = summarise(windows), summarise(single)
-    left_out = [row for row in (*windows, *single) if row.flags]
+        if group_by is not None:
+            _show_groups(ctx, queries, wanted, by=_keys(group_by), shape=shape, form=form)
+            return
+        _show_cells(ctx, queries, wanted, flagged=flagged, shape=shape, form=form)
+
+
+def _show_cells(
+    ctx: click.Context, queries: Queries, wanted: Filters, *, flagged: bool, shape: shaping.Shape, form: str
+) -> None:
+    fields, title = documents.CELL_FIELDS, f"Cells {filters.described(ctx)}".rstrip()
+    cells = shape.arranged(queries.cells(wanted), record=_record)
+    whole = not shape.columns and shape.parquet is None and form != "csv"
+    alone = queries.cells(replace(wanted, kind=SINGLE_BATCH)) if whole else ()
+    listing = shaping.Listing(
+        "cells",
+        [documents.cell_document(cell) for cell in cells] if form != "table" or not whole else (),
+        fields,
+        title,
+        simulated=any(cell.simulated for cell in cells),
+    )
+    if shaping.shown(listing, shape, form=form):
+        return
+    left_out = _left_out(queries, wanted) if flagged else ()
     if form == "json":
         document: documents.Document = {
-            "cells": [documents.cell_document(cell) for cell in cells],
+            "cells": listing.documents,
             "single_batches": [documents.single_batch_document(cell) for cell in alone],
-            "prefills": [documents.prefill_document(prefill) for prefill in summarise_prefills(prefills)],
+            "prefills": [documents.prefill_document(one) for one in summarise_prefills(queries.prefills(wanted))],
         }
         if flagged:
             document["flagged_windows"] = [documents.window_document(row) for row in left_out]
         render.print_json(document)
-    elif form == "csv":
-        render.print_csv(map(documents.cell_document, cells), fields=documents.CELL_FIELDS)
-    elif not cells and not alone:
+    else:
+        _print(cells, alone, left_out, title=title, described=filters.described(ctx))
+
+
+def _print(
+    cells: Sequence[CellSummary], alone: Sequence[CellSummary], left_out: Sequence[Any], *, title: str, described: str
+) -> None:
+    if not cells and not alone:
+        render.write([render.Line(f"no cells match {described}".rstrip())])
+        return
+    if cells:
+        render.print_cells(cells, title=title)
+    if alone:
+        render.write([render.Line("")] if cells else [])
+        render.show(tables.single_batch_table(alone, title=f"Single batch {described}".rstrip()))
+    if left_out:
+        render.write([render.Line("")])
+        render.show(listings.flagged_table(left_out, title="Flagged windows"))
+
+
+def _left_out(queries: Queries, wanted: Filters) -> list[Any]:
+    asked = (replace(wanted, with_flagged="only", kind=kind) for kind in (wanted.kind, SINGLE_BATCH))
+    return [row for one in asked for row in queries.windows(one) if row.flags]
+
+
+def _show_groups(
+    ctx: click.Context, queries: Queries, wanted: Filters, *, by: Sequence[str], shape: shaping.Shape, form: str
+) -> None:
+    fields, title = grouping.group_fields(by), f"Cells by {', '.join(by)} {filters.described(ctx)}".rstrip()
+
+    def record(group: grouping.GroupSummary) -> records.Record:
+        return records.record_of(grouping.group_document(group), fields)
+
+    groups = shape.arranged(queries.groups(wanted, by), record=record)
+    documented = [grouping.group_document(group) for group in groups]
+    simulated = any(group.simulated for group in groups)
+    listing = shaping.Listing("groups", documented, fields, title, simulated=simulated)
+    if shaping.shown(listing, shape, form=form):
+        return
+    if form == "json":
+        render.print_json({"groups": documented})
+    elif not groups:
         render.write([render.Line(f"no cells match {filters.described(ctx)}".rstrip())])
     else:
-        if cells:
-            render.print_cells(cells, title=f"Cells {filters.described(ctx)}".rstrip())
-        if alone:
-            render.write([render.Line("")] if cells else [])
-            render.show(tables.single_batch_table(alone, title=f"Single batch {filters.described(ctx)}".rstrip()))
-        if flagged and left_out:
-            render.write([render.Line("")])
-            render.show(listings.flagged_table(left_out, title="Flagged windows"))
+        render.show(grouping.groups_table(groups, by=by, title=title))
+
+
+def _record(cell: CellSummary) -> records.Record:
+    return records.record_of(documents.cell_document(cell), documents.CELL_FIELDS)
+
+
+def _keys(words: str) -> tuple[str, ...]:
+    keys = tuple(dict.fromkeys(word.strip() for word in words.split(",") if word.strip()))
+    if not keys:
+        raise click.BadParameter("names no key", param_hint="--group-by")
+    return keys

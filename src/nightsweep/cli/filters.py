@@ -2,100 +2,30 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal, InvalidOperation
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 import click
 
+from nightsweep.analysis.asking import parse_concurrency as parse_concurrency
+from nightsweep.analysis.asking import parse_since as parse_since
+from nightsweep.analysis.asking import parse_temperature as parse_temperature
+from nightsweep.analysis.asking import parse_where as parse_where
+from nightsweep.analysis.asking import typed as typed
 from nightsweep.analysis.values import Filters
 from nightsweep.cli.reading import Queries, access, find_sweep
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _KEPT = "nightsweep.filters"
-_WHERE = re.compile(r"^\s*([A-Za-z_][\w.\-]*)\s*(>=|<=|!=|==|=|>|<)\s*(.*?)\s*$", re.DOTALL)
-_AGE = re.compile(r"^(\d+(?:\.\d+)?)\s*(m|h|d|w)$")
-_AGE_SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 604800}
-_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None, "none": None}
 
 
-def parse_where(words: str) -> tuple[str, str, Any]:
-    """Return (key, operator, value) of words such as `num_speculative_tokens>=5`; numbers, true, false and null are typed.
+def filter_options(*, cells: bool, without: Collection[str] = ()) -> Callable[[F], F]:
+    """Add the filter options; those of cells (concurrency, temperature) only where `cells`. Read them with `asked`.
 
-    Raises:
-        ValueError: The words are no condition, or an order is asked of something that is not a number.
+    Args:
+        without: Names of options ("--config") that the command has no use for.
     """
-    found = _WHERE.match(words)
-    if found is None:
-        raise ValueError(f"{words!r} is no condition: write KEY=VALUE, or one of != >= <= > < in place of =")
-    key, operator, raw = found.groups()
-    operator = "=" if operator == "==" else operator
-    value = typed(raw)
-    if raw == "":
-        raise ValueError(f"{words!r} has no value after {operator}")
-    if operator in (">=", "<=", ">", "<") and (isinstance(value, bool) or not isinstance(value, int | float)):
-        raise ValueError(f"{operator} compares numbers, and {raw!r} is none")
-    return key, operator, value
-
-
-def typed(raw: str) -> Any:
-    """Return the value that the words stand for; a text in quotes stays a text."""
-    if len(raw) >= 2 and raw[0] == raw[-1] and raw[0] in "'\"":
-        return raw[1:-1]
-    if raw.lower() in _WORDS:
-        return _WORDS[raw.lower()]
-    for kind in (int, float):
-        try:
-            value = kind(raw)
-        except ValueError:
-            continue
-        if kind is int or abs(value) < float("inf"):  # "nan" and "inf" are names, not numbers, in an engine's config
-            return value
-    return raw
-
-
-def parse_since(words: str, *, now: datetime) -> datetime:
-    """Return the moment: an age (`45m`, `12h`, `30d`, `2w`) before `now`, or a date or moment in ISO 8601, UTC unless it says.
-
-    Raises:
-        ValueError: The words are neither.
-    """
-    age = _AGE.match(words.strip().lower())
-    if age is not None:
-        try:
-            return now - timedelta(seconds=float(age.group(1)) * _AGE_SECONDS[age.group(2)])
-        except OverflowError:
-            raise ValueError(f"{words!r} is longer ago than there are dates") from None
-    try:
-        at = datetime.fromisoformat(words.strip())
-    except ValueError:
-        raise ValueError(f"{words!r} is neither an age (30d, 12h, 45m, 2w) nor a date (2026-11-28)") from None
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-
-
-def parse_concurrency(words: str) -> tuple[int, ...]:
-    """Return the whole numbers of `1,2,16`.
-
-    Raises:
-        ValueError: One is no whole number of at least 1.
-    """
-    return tuple(_positive(word) for word in _listed(words))
-
-
-def parse_temperature(words: str) -> tuple[Decimal, ...]:
-    """Return the temperatures of `0.7,1.0`.
-
-    Raises:
-        ValueError: One is no number of at least 0.
-    """
-    return tuple(_temperature(word) for word in _listed(words))
-
-
-def filter_options(*, cells: bool) -> Callable[[F], F]:
-    """Add the filter options; those of cells (concurrency, temperature) only where `cells`. Read them with `asked`."""
     options = [
         click.option("--sweep", metavar="NAME|ID", expose_value=False, callback=_keep, help="Of this sweep."),
         click.option("--box", metavar="NAME", expose_value=False, callback=_keep, help="Of this box."),
@@ -116,7 +46,10 @@ def filter_options(*, cells: bool) -> Callable[[F], F]:
         ),
         click.option("--image", metavar="PATTERN", expose_value=False, callback=_keep, help="Image by shell pattern."),
         click.option(
-            "--since", metavar="AGE|DATE", expose_value=False, callback=_since, help="30d, 12h, or 2026-11-28 (UTC)."
+            "--since", metavar="AGE|DATE", expose_value=False, callback=_moment, help="30d, 12h, or 2026-11-28 (UTC)."
+        ),
+        click.option(
+            "--before", metavar="AGE|DATE", expose_value=False, callback=_moment, help="Earlier than that; as --since."
         ),
     ]
     if cells:
@@ -139,8 +72,21 @@ def filter_options(*, cells: bool) -> Callable[[F], F]:
             ),
         ]
 
+    names = [
+        "--sweep",
+        "--box",
+        "--config",
+        "--where",
+        "--image",
+        "--since",
+        "--before",
+        "--concurrency",
+        "--temperature",
+    ]
+    wanted = [option for name, option in zip(names, options, strict=False) if name not in without]
+
     def add(command: F) -> F:
-        for option in reversed(options):
+        for option in reversed(wanted):
             command = option(command)
         return command
 
@@ -160,6 +106,7 @@ def asked(ctx: click.Context, queries: Queries) -> Filters:
         temperature=_flat(kept.get("temperature", ())),
         image=kept.get("image"),
         since=kept.get("since"),
+        before=kept.get("before"),
         with_flagged="yes",
     )
 
@@ -173,8 +120,8 @@ def described(ctx: click.Context) -> str:
             words += [f"--where {key}{operator}{item}" for key, operator, item in value]
         elif name in ("concurrency", "temperature"):
             words.append(f"--{name} {','.join(str(item) for item in _flat(value))}")
-        elif name == "since":
-            words.append(f"--since {value:%Y-%m-%dT%H:%M}")
+        elif name in ("since", "before"):
+            words.append(f"--{name} {value:%Y-%m-%dT%H:%M}")
         else:
             words.append(f"--{name} {value!r}")
     return " ".join(words)
@@ -195,36 +142,13 @@ def _each(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Paramet
     return callback
 
 
-def _since(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+def _moment(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     if value is None:
         return
     try:
         _keep(ctx, param, parse_since(value, now=access(ctx).now()))
     except ValueError as error:
         raise click.BadParameter(str(error), ctx=ctx, param=param) from error
-
-
-def _listed(words: str) -> list[str]:
-    listed = [word.strip() for word in words.split(",")]
-    if not all(listed):
-        raise ValueError(f"{words!r} has an empty place: write numbers with commas between them")
-    return listed
-
-
-def _positive(word: str) -> int:
-    if not (word.isascii() and word.isdigit()) or int(word) < 1:
-        raise ValueError(f"{word!r} is no number of streams: whole numbers from 1 on, with commas between them")
-    return int(word)
-
-
-def _temperature(word: str) -> Decimal:
-    try:
-        value = Decimal(word)
-    except InvalidOperation:
-        raise ValueError(f"{word!r} is no temperature: numbers from 0 on, with commas between them") from None
-    if not value.is_finite() or value < 0:
-        raise ValueError(f"{word!r} is no temperature: numbers from 0 on, with commas between them")
-    return value
 
 
 def _flat(groups: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:

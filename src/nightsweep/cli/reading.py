@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from nightsweep.analysis.doctor import SpoolFacts
-from nightsweep.analysis.values import BootRow, Event, Filters, PrefillRow, ProductionRow, SweepRow, WindowRow
+from nightsweep.analysis.values import (
+    BootRow,
+    CellSummary,
+    Event,
+    Filters,
+    PrefillRow,
+    ProductionRow,
+    SweepRow,
+    WindowRow,
+)
 from nightsweep.engine.values import LogLine
 from nightsweep.errors import NotFound
 from nightsweep.plan.model import SweepPlan
@@ -20,6 +29,8 @@ from nightsweep.plan.queue import Scheduled
 
 if TYPE_CHECKING:
     from nightsweep.analysis.expected import Expected
+    from nightsweep.analysis.grouping import GroupSummary
+    from nightsweep.analysis.whole import ConfigRow, WholeBoot, WholeWindow
     from nightsweep.service.doctor_checks import DoctorSources
 
 NAMES_SEARCHED = 200
@@ -38,7 +49,25 @@ class Queries(Protocol):
     def boots(self, filters: Filters) -> Sequence[BootRow]:
         """Return stored boots."""
 
-    def sweeps(self, *, limit: int) -> Sequence[SweepRow]:
+    def cells(self, filters: Filters) -> Sequence[CellSummary]:
+        """Return cells summed up: clean windows of equal conditions."""
+
+    def groups(self, filters: Filters, by: Sequence[str]) -> Sequence[GroupSummary]:
+        """Return windows pooled by keys."""
+
+    def configs(self, filters: Filters) -> Sequence[ConfigRow]:
+        """Return configs by content."""
+
+    def whole_window(self, window_id: int) -> WholeWindow:
+        """Return a window with its raw data and all that it depends on."""
+
+    def whole_boot(self, boot_id: int) -> WholeBoot:
+        """Return a boot with its config and windows."""
+
+    def windows_of_cell(self, cell_id: int) -> Sequence[WindowRow]:
+        """Return the windows of one sweep's cell."""
+
+    def sweeps(self, *, limit: int, filters: Filters | None = None) -> Sequence[SweepRow]:
         """Return the newest sweeps, newest first."""
 
     def sweep_of(self, name_or_id: str) -> SweepRow | None:

@@ -26,11 +26,25 @@ class UnknownOperator(PlanError):
     summary = "unknown comparison {operator!r}: use one of {known}"
 
 
-def of_config(filters: Filters) -> Iterator[Clause]:
-    """Yield what a row's config (joined: configs, sweep_configs) must fulfil."""
+TOP = frozenset(("engine", "image", "command", "model_revision", "secrets", "args", "env", "container", "speculative"))
+"""Bare keys that are the config document's own, and no speculative setting's."""
+WHOLE = "config"
+"""First part of a key that starts at the document's top whatever it is called: "config.model"."""
+
+
+def of_config(filters: Filters, *, by_content: bool = False) -> Iterator[Clause]:
+    """Yield what a row's config (joined: configs, sweep_configs) must fulfil.
+
+    Args:
+        by_content: A name finds the config itself, under whatever name other sweeps have it (joined: configs alone).
+    """
     if filters.config is not None:
         begins = configs.c.hash.startswith(filters.config, autoescape=True) if len(filters.config) >= 6 else sa.false()
-        yield sa.or_(matches(sweep_configs.c.name, filters.config), begins)
+        named = matches(sweep_configs.c.name, filters.config)
+        if by_content:
+            called = sweep_configs.alias("called")
+            named = configs.c.id.in_(sa.select(called.c.config_id).where(matches(called.c.name, filters.config)))
+        yield sa.or_(named, begins)
     for key, comparison, value in filters.where:
         yield where(key, comparison, value)
 
@@ -43,6 +57,14 @@ def of_place(filters: Filters) -> Iterator[Clause]:
         yield matches(boxes.c.name, filters.box)
     if filters.image is not None:
         yield _image_named(filters.image)
+
+
+def of_time(filters: Filters, column: sa.Column[Any]) -> Iterator[Clause]:
+    """Yield what the moment that a row is of must fulfil: from `since` on, and before `before`."""
+    if filters.since is not None:
+        yield column >= filters.since
+    if filters.before is not None:
+        yield column < filters.before
 
 
 def _image_named(pattern: str) -> Clause:
@@ -62,6 +84,8 @@ def of_cell(filters: Filters) -> Iterator[Clause]:
 
 def matches(column: sa.ColumnElement[str], pattern: str) -> Clause:
     """Return whether a text is the pattern itself, or fits it shell-style (`*`, `?`, `[abc]`); names may hold brackets."""
+    if not any(char in pattern for char in "*?["):
+        return column == pattern  # an index answers this
     return sa.or_(column == pattern, column.regexp_match(_regex(pattern)))
 
 
@@ -84,13 +108,14 @@ def _regex(pattern: str) -> str:
 def where(key: str, comparison: str, value: Any) -> Clause:
     """Return the comparison of one key of the config document.
 
-    A bare key is one of the speculative settings; a dotted one starts at the document's top ("args.max-num-seqs"). An order
-    compares numbers with numbers and texts with texts; an absent key fulfils `!=` and, with None, `=`, and nothing else.
+    Keys are those of `path_of`. A text equals a member of a list, too. An order compares numbers with numbers and texts with
+    texts; an absent key fulfils `!=` and, with None, `=`, and nothing else. Variables of the environment are texts: there, a
+    number is compared with what the text says.
 
     Raises:
         UnknownOperator: With the ones there are.
     """
-    path = key.split(".") if "." in key else ["speculative", key]
+    path = path_of(key)
     if comparison == "=":
         return _equal(path, value)
     if comparison == "!=":
@@ -100,11 +125,25 @@ def where(key: str, comparison: str, value: Any) -> Clause:
     return _ordered(path, _ORDERS[comparison], value)
 
 
+def path_of(key: str) -> list[str]:
+    """Return where a key stands in the config document.
+
+    A dotted key starts at the top ("args.max-num-seqs", "config.model"); a bare one is one of the speculative settings,
+    unless only the document itself has it ("image").
+    """
+    head, dot, rest = key.partition(".")
+    if dot:
+        return rest.split(".") if head == WHOLE else key.split(".")
+    return [key] if key in TOP else ["speculative", key]
+
+
 def _equal(path: list[str], value: Any) -> Clause:
     if value is None:
         return _text(path).is_(None)
     if isinstance(value, str):
-        return _text(path) == value
+        return sa.or_(_text(path) == value, configs.c.doc[tuple(path)].contains(sa.cast([value], JSONB)))
+    if path[0] == "env":
+        return sa.func.lower(_text(path)) == str(value).lower()
     for name in reversed(path):
         value = {name: value}
     return configs.c.doc.contains(sa.cast(value, JSONB))  # the GIN index answers this
@@ -116,7 +155,10 @@ def _ordered(path: list[str], compare: Comparison, value: Any) -> Clause:
     text = _text(path)
     if number is None:
         return sa.case((kind == "string", compare(text, str(value))), else_=sa.false())
-    return sa.case((kind == "number", compare(sa.cast(text, sa.Numeric), number)), else_=sa.false())
+    counts = kind == "number"
+    if path[0] == "env":
+        counts = text.regexp_match(r"^-?[0-9]+(\.[0-9]+)?$")
+    return sa.case((counts, compare(sa.cast(text, sa.Numeric), number)), else_=sa.false())
 
 
 def _number(value: Any) -> float | None:

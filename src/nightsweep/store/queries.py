@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 import zlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
@@ -12,13 +12,24 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from nightsweep.analysis.expected import Expected
-from nightsweep.analysis.values import BootRow, Event, Filters, PrefillRow, ProductionRow, SweepRow, WindowRow
+from nightsweep.analysis.grouping import GroupSummary
+from nightsweep.analysis.values import (
+    BootRow,
+    CellSummary,
+    Event,
+    Filters,
+    PrefillRow,
+    ProductionRow,
+    SweepRow,
+    WindowRow,
+)
+from nightsweep.analysis.whole import ConfigRow, WholeBoot, WholeWindow
 from nightsweep.engine.values import LogLine
 from nightsweep.errors import NotFound, StoreUnavailable
 from nightsweep.measurement.boxstate import BoxSample
 from nightsweep.measurement.values import RawWindow, Reading
 from nightsweep.plan.model import SweepPlan
-from nightsweep.store import expectations, rows, statements
+from nightsweep.store import browse, cell_sums, expectations, rows, statements
 from nightsweep.store.boxes import samples_of
 from nightsweep.store.codec import read_load, unpack, unpack_lines
 from nightsweep.store.schema import (
@@ -128,6 +139,20 @@ class Queries:
         """Return what was expected of a sweep's cells, in the plan's order."""
         return self._all(expectations.expected_of(sweep_id), expectations.expected)
 
+    # --- summed up by the database
+
+    def cells(self, filters: Filters) -> list[CellSummary]:
+        """Return cells summed up: what `summarise` makes of `windows`, without a row for each window."""
+        return self._read(lambda connection: cell_sums.cells_matching(connection, filters))
+
+    def groups(self, filters: Filters, by: Sequence[str]) -> list[GroupSummary]:
+        """Return windows pooled by keys; what each pool holds stands in it."""
+        return self._read(lambda connection: cell_sums.groups_matching(connection, filters, by))
+
+    def configs(self, filters: Filters) -> list[ConfigRow]:
+        """Return configs by content, those of the newest sweeps first. Concurrency and temperature do not apply."""
+        return self._all(browse.configs_matching(filters), browse.config_row)
+
     # --- one thing, whole
 
     def boot_log(self, boot_id: int) -> list[LogLine]:
@@ -179,6 +204,32 @@ class Queries:
         """Return everything that was seen of a window, from which each of its numbers can be derived again (raises NotFound)."""
         self._must_exist(windows, window_id, what="window", hint="`nightsweep cells --json` lists the windows")
         return self._read(lambda connection: _raw_window(connection, window_id))
+
+    def whole_window(self, window_id: int) -> WholeWindow:
+        """Return a window with its raw data, config, boot and conditions (raises NotFound)."""
+
+        def seen(connection: sa.Connection, at: int) -> tuple[RawWindow, Mapping[str, Any], tuple[BoxSample, ...]]:
+            stored = _raw_window(connection, at)
+            return stored.raw, stored.conditions, stored.box_samples
+
+        found = self._read(lambda connection: browse.whole_window(connection, window_id, seen=seen))
+        if found is None:
+            raise NotFound(what=f"window {window_id}", hint="`nightsweep show boot ID` lists a boot's windows")
+        return found
+
+    def whole_boot(self, boot_id: int) -> WholeBoot:
+        """Return a boot with its config and windows (raises NotFound)."""
+        found = self._read(lambda connection: browse.whole_boot(connection, boot_id))
+        if found is None:
+            raise NotFound(what=f"boot {boot_id}", hint="`nightsweep boots` lists the boots")
+        return found
+
+    def windows_of_cell(self, cell_id: int) -> list[WindowRow]:
+        """Return the windows of one sweep's cell, flagged ones too (raises NotFound)."""
+        found = self._read(lambda connection: browse.windows_of_cell(connection, cell_id))
+        if found is None:
+            raise NotFound(what=f"cell {cell_id}", hint="`nightsweep show window ID` names a window's cell")
+        return found
 
     def _must_exist(self, table: sa.Table, row_id: int, *, what: str, hint: str) -> None:
         if not self._all(sa.select(table.c.id).where(table.c.id == row_id), lambda row: row.id):

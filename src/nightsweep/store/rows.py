@@ -45,7 +45,7 @@ def window_row(row: Any) -> WindowRow:
         e2e_p50=row.e2e_p50,
         flag_details=row.flag_details,
         not_applied=tuple(row.applied.get("not_applied", ())),
-        notes=(*row.applied.get("notes", ()), *row.notes, *_reused(row.reused_from)),
+        notes=(*row.applied.get("notes", ()), *row.notes, *reused_note(row.reused_from)),
         reused_from=row.reused_from,
         box_state=row.box_state,
     )
@@ -77,7 +77,8 @@ def prefill_row(row: Any) -> PrefillRow:
     )
 
 
-def _reused(sweep: int | None) -> tuple[str, ...]:
+def reused_note(sweep: int | None) -> tuple[str, ...]:
+    """Return the note of a measurement that another sweep made."""
     return () if sweep is None else (f"reused from sweep {sweep}",)
 
 

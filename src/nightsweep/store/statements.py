@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from nightsweep.analysis.values import Filters
 from nightsweep.plan.model import DECODE
-from nightsweep.store.filters import of_cell, of_config, of_place
+from nightsweep.store.filters import of_cell, of_config, of_place, of_time
 from nightsweep.store.leases import NOW
 from nightsweep.store.places import prefill_places, reused_of_sweep, reused_sources, window_places
 from nightsweep.store.schema import (
@@ -44,8 +45,8 @@ def _with_names(start: sa.FromClause, *, sweep: sa.ColumnElement[Any], config: s
     )
 
 
-def windows_matching(filters: Filters) -> sa.Select[Any]:
-    """Return the SELECT of windows."""
+def windows_matching(filters: Filters, more: Sequence[sa.ColumnElement[Any]] = ()) -> sa.Select[Any]:
+    """Return the SELECT of windows, with `more` columns of the tables that it joins."""
     places = window_places(filters.sweep)
     start = places.join(windows, windows.c.id == places.c.window_id).join(cells, cells.c.id == places.c.cell_id)
     start = start.join(boots, boots.c.id == windows.c.boot_id)
@@ -79,11 +80,11 @@ def windows_matching(filters: Filters) -> sa.Select[Any]:
         *(windows.c[name] for name in numbers),
         *(windows.c[name]["p50"].as_float().label(f"{name}_p50") for name in ("ttft", "tpot", "e2e")),
         *_PLACE,
+        *more,
     ).select_from(source)
     if filters.with_flagged != "yes":
-        wanted = wanted.where(windows.c.clean)
-    if filters.since is not None:
-        wanted = wanted.where(windows.c.started_at >= filters.since)
+        wanted = wanted.where(windows.c.clean if filters.with_flagged == "no" else sa.not_(windows.c.clean))
+    wanted = wanted.where(*of_time(filters, windows.c.started_at))
     wanted = wanted.where(cells.c.kind == filters.kind)
     return wanted.where(*of_place(filters), *of_config(filters), *of_cell(filters)).order_by(
         cells.c.sweep_id,
@@ -115,8 +116,7 @@ def prefills_matching(filters: Filters) -> sa.Select[Any]:
     ).select_from(source)
     if filters.with_flagged != "yes":
         wanted = wanted.where(prefills.c.clean)
-    if filters.since is not None:
-        wanted = wanted.where(prefills.c.started_at >= filters.since)
+    wanted = wanted.where(*of_time(filters, prefills.c.started_at))
     return wanted.where(*of_place(filters), *of_config(filters)).order_by(
         places.c.sweep_id,
         sweep_configs.c.position,
@@ -141,8 +141,7 @@ def boots_matching(filters: Filters) -> sa.Select[Any]:
         *(column for column in _PLACE if column.name != "simulated"),
         (boxes.c.simulated | boots.c.simulated).label("is_simulated"),
     ).select_from(source)
-    if filters.since is not None:
-        wanted = wanted.where(boots.c.started_at >= filters.since)
+    wanted = wanted.where(*of_time(filters, boots.c.started_at))
     return wanted.where(*of_place(filters), *of_config(filters)).order_by(boots.c.started_at, boots.c.id)
 
 
@@ -164,8 +163,7 @@ def sweeps_matching(filters: Filters) -> sa.Select[Any]:
     ).join(boxes, boxes.c.id == sweeps.c.box_id)
     if filters.sweep is not None:
         wanted = wanted.where(sweeps.c.id == filters.sweep)
-    if filters.since is not None:
-        wanted = wanted.where(sweeps.c.created_at >= filters.since)
+    wanted = wanted.where(*of_time(filters, sweeps.c.created_at))
     return wanted.where(*of_place(Filters(box=filters.box))).order_by(sweeps.c.id.desc())
 
 

@@ -1,0 +1,120 @@
+"""Windows pooled by any key: what such a pool holds stands beside its mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nightsweep.analysis import text
+from nightsweep.analysis.documents import Document, spread_document
+from nightsweep.analysis.tables import Column, Group, Row, Table
+from nightsweep.analysis.values import Spread
+
+NUMBERS = (
+    "decode_rate",
+    "acceptance_length",
+    "acceptance_rate",
+    "report_rate",
+    "occupancy",
+    "streams_per_step",
+    "step_time",
+    "tokens_per_step_and_stream",
+    "ttft_p50",
+    "tpot_p50",
+)
+"""Numbers of a window that are summed up, by their names in `nightsweep.analysis.values.CellSummary`."""
+
+NAMED = {
+    "decode_rate": "decode_rate_tokens_per_second",
+    "report_rate": "report_rate_tokens_per_second",
+    "step_time": "step_time_seconds",
+    "ttft_p50": "ttft_p50_seconds",
+    "tpot_p50": "tpot_p50_seconds",
+}
+"""Names in documents that carry a unit."""
+
+MIXED = "several cells or conditions in one mean: it compares two groups only where both hold the same ones"
+
+
+@dataclass(frozen=True)
+class GroupSummary:
+    """All clean windows with equal keys.
+
+    Attributes:
+        keys: Value by key; None where the config says nothing of it.
+        numbers: By name (see `NUMBERS`); None where no clean window has the number.
+        cells: Different cells (config, concurrency, temperature) in it.
+        conditions: Different conditions in it: with more than one, its runs are not repeats of each other.
+        flagged: Windows that are left out of every mean.
+    """
+
+    keys: Mapping[str, Any]
+    numbers: Mapping[str, Spread | None]
+    cells: int
+    conditions: int
+    flagged: int
+    simulated: bool
+
+
+def group_document(group: GroupSummary) -> Document:
+    """Return a group; every number with mean, n, boots, min, max, sd and CV."""
+    numbers = {NAMED.get(name, name): spread_document(spread) for name, spread in group.numbers.items()}
+    counts = {"cells": group.cells, "conditions_pooled": group.conditions, "windows_flagged": group.flagged}
+    return {**group.keys, **numbers, **counts, "simulated": group.simulated}
+
+
+def group_fields(by: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of the CSV of groups: paths into `group_document`."""
+    parts = ("mean", "n", "boots", "min", "max", "sd", "cv")
+    numbers = (f"{NAMED.get(name, name)}.{part}" for name in NUMBERS for part in parts)
+    return (*by, *numbers, "cells", "conditions_pooled", "windows_flagged", "simulated")
+
+
+def groups_table(groups: Sequence[GroupSummary], *, by: Sequence[str], title: str) -> Table:
+    """Return the table of groups in the order given.
+
+    Units:
+        tokens / second; milliseconds.
+    """
+    rates = [spread for group in groups if (spread := group.numbers["decode_rate"]) is not None]
+    digits = text.decimals(spread.mean for spread in rates)
+
+    def row_of(group: GroupSummary) -> Row:
+        rate = group.numbers["decode_rate"]
+        values = (
+            *(_said(group.keys[key]) for key in by),
+            text.number(rate.mean if rate else None, digits=digits),
+            text.runs(rate),
+            str(rate.boots) if rate else "0",
+            text.value_range(rate, digits=digits),
+            text.cv(rate),
+            text.with_range(group.numbers["acceptance_length"], digits=2),
+            text.with_range(group.numbers["step_time"], digits=1, factor=1000.0),
+            str(group.cells),
+            str(group.conditions),
+            str(group.flagged or ""),
+        )
+        return Row(values, mark="flagged" if rate is None else "single" if rate.n == 1 else "")
+
+    columns = (
+        *(Column(key, right=False) for key in by),
+        Column("decode rate", "tokens/s"),
+        Column("n"),
+        Column("boots"),
+        Column("range", "tokens/s"),
+        Column("CV"),
+        Column("acceptance length"),
+        Column("step time", "ms"),
+        Column("cells"),
+        Column("conditions"),
+        Column("flagged"),
+    )
+    mixed = any(group.cells > 1 or group.conditions > 1 for group in groups)
+    rows = tuple(row_of(group) for group in groups)
+    simulated = any(group.simulated for group in groups)
+    return Table(title, columns, (Group("", rows),), notes=(MIXED,) if mixed else (), simulated=simulated)
+
+
+def _said(value: Any) -> str:
+    return text.ABSENT if value is None else text.printable(str(value))

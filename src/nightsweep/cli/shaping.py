@@ -1,0 +1,146 @@
+"""Which columns of a listing are shown, in which order, how many, and where to: the same options for every list."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from nightsweep.analysis import records
+from nightsweep.analysis.documents import Document, finite
+from nightsweep.cli import render
+from nightsweep.errors import ExtraMissing, Unwritable
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What was asked for.
+
+    Attributes:
+        columns: Words for columns; empty is all of them.
+        sort: Words for columns, each with "-" for the greatest first.
+        limit: Rows at most; None is all.
+        parquet: File to write.
+    """
+
+    columns: tuple[str, ...] = ()
+    sort: tuple[str, ...] = ()
+    limit: int | None = None
+    parquet: Path | None = None
+
+    def arranged(self, items: Sequence[T], *, record: Callable[[T], Mapping[str, Any]]) -> list[T]:
+        """Return the items in the asked order, cut at the limit (raises BadParameter for a column that there is not)."""
+        try:
+            return records.in_order(items, self.sort, record=record)[: self.limit]
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--sort") from error
+
+    def names(self, fields: Sequence[str]) -> list[str]:
+        """Return the chosen columns' names (raises BadParameter for one that there is not)."""
+        every = [path.replace(".", "_") for path in fields]
+        try:
+            return [records.column_of(word, every) for word in self.columns] or every
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--columns") from error
+
+
+def shape_options(command: F) -> F:
+    """Add `--columns`, `--sort`, `--limit` and `--parquet`; the command takes them by these names, for `Shape`."""
+    options = (
+        click.option(
+            "--columns", metavar="A,B", callback=_words, help="Only these columns; --csv shows which there are."
+        ),
+        click.option("--sort", metavar="A,-B", callback=_words, help="In this order; -B from the greatest down."),
+        click.option("--limit", metavar="N", type=click.IntRange(min=1), help="At most so many rows."),
+        click.option(
+            "--parquet",
+            metavar="FILE",
+            type=click.Path(dir_okay=False, path_type=Path),
+            help="Write a Parquet file (needs nightsweep[notebook]).",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Rows of one kind, ready to be shown.
+
+    Attributes:
+        name: Key of the rows in the JSON document.
+        documents: One for each row.
+        fields: Columns as paths into a document.
+    """
+
+    name: str
+    documents: Sequence[Document]
+    fields: Sequence[str]
+    title: str
+    simulated: bool = False
+
+    def flat(self, document: Document) -> records.Record:
+        """Return a row as a flat record."""
+        return records.record_of(document, self.fields)
+
+
+def shown(listing: Listing, shape: Shape, *, form: str) -> bool:
+    """Show the rows as asked for, and return True; False where the listing's own table is what was asked for."""
+    names = shape.names(listing.fields)
+    if shape.parquet is not None:
+        rows = [{name: listing.flat(document)[name] for name in names} for document in listing.documents]
+        write_parquet(rows, columns=names, path=shape.parquet)
+        return True
+    if form == "csv":
+        chosen = [path for name in names for path in listing.fields if path.replace(".", "_") == name]
+        render.print_csv(listing.documents, fields=chosen)
+        return True
+    if not shape.columns:
+        return False
+    rows = [{name: listing.flat(document)[name] for name in names} for document in listing.documents]
+    if form == "json":
+        render.print_json({listing.name: rows})
+    else:
+        render.show(records.columns_table(rows, columns=names, title=listing.title, simulated=listing.simulated))
+    return True
+
+
+def write_parquet(rows: Sequence[records.Record], *, columns: Sequence[str], path: Path) -> None:
+    """Write the records as a Parquet file; mappings become JSON text.
+
+    Raises:
+        ExtraMissing: pyarrow is not installed.
+        Unwritable: The file cannot be written.
+    """
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ExtraMissing(what="--parquet", package="pyarrow", extra="notebook") from error
+    table = pyarrow.table({name: [_cell(row[name]) for row in rows] for name in columns})
+    try:
+        parquet.write_table(table, path)
+    except OSError as error:
+        raise Unwritable(path=str(path), reason=error.strerror or str(error)) from error
+    render.write([render.Line(f"wrote {len(rows):,} rows to {path}")])
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return json.dumps(finite(value), sort_keys=True)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _words(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
+    words = tuple(word.strip() for word in (value or "").split(",") if word.strip())
+    if value is not None and not words:
+        raise click.BadParameter("names no column", ctx=ctx, param=param)
+    return words

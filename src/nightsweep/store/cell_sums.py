@@ -1,0 +1,243 @@
+"""Windows summed up by the database: cells from sums that it keeps, anything else from the windows, and never row by row here.
+
+The rules are those of `nightsweep.analysis.summary`: only clean windows of equal conditions are pooled, a control's extra
+windows are in no mean, and a cell whose windows are all flagged is there without numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from nightsweep.analysis.grouping import NUMBERS, GroupSummary
+from nightsweep.analysis.summary import in_flag_order
+from nightsweep.analysis.values import CellSummary, Filters, Spread
+from nightsweep.plan.model import CONTROL_ROUND
+from nightsweep.store import keys, statements
+from nightsweep.store.filters import matches, of_config
+from nightsweep.store.rows import reused_note
+from nightsweep.store.schema import cell_summaries, cells, conditions, configs, sweep_configs, windows
+
+KEY = ("config_fingerprint", "concurrency", "temperature", "conditions", "box", "simulated")
+COLUMN_OF = {"step_time": "step_time_s", "ttft_p50": "ttft_p50_s", "tpot_p50": "tpot_p50_s"}
+"""Where a kept sum's columns are not named as the number is."""
+
+
+def cells_matching(connection: sa.Connection, filters: Filters) -> list[CellSummary]:
+    """Return cells, configs in the order that they were first measured in, then by temperature, concurrency and box.
+
+    Without a filter that tells windows of one cell apart (sweep, time, image), the kept sums answer: a config is then its
+    content, under whatever name `filters.config` finds it. Flagged windows are always counted beside the means.
+    """
+    filters = replace(filters, with_flagged="yes")
+    apart = (filters.sweep, filters.since, filters.before, filters.image)
+    if all(one is None for one in apart):
+        found = [(row.first_window_id, _kept(row)) for row in connection.execute(_kept_matching(filters))]
+    else:
+        found = _summed(connection, filters)
+    order: dict[str, int] = {}
+    for first, cell in found:
+        order[cell.config_fingerprint] = min(order.get(cell.config_fingerprint, first), first)
+    found.sort(
+        key=lambda one: (order[one[1].config_fingerprint], one[1].temperature, one[1].concurrency, one[1].box, one[0])
+    )
+    return [cell for _, cell in found]
+
+
+def groups_matching(connection: sa.Connection, filters: Filters, by: Sequence[str]) -> list[GroupSummary]:
+    """Return windows pooled by any keys (see `nightsweep.store.keys`), in the order of the keys' values.
+
+    What such a group holds of different cells and conditions is counted in it: its mean is one of what was measured, and
+    compares two settings only where both groups hold the same cells.
+    """
+    base = statements.windows_matching(filters, keys.columns(by)).order_by(None).subquery("base")
+    key = [base.c[keys.label(place)] for place in range(len(by))]
+    cell = sa.func.row(base.c.config_fingerprint, base.c.concurrency, base.c.temperature)
+    of_clean = sa.func.cardinality(base.c.flags) == 0
+    wanted = sa.select(
+        *key,
+        *_sums(base),
+        sa.func.count(sa.distinct(cell)).filter(of_clean).label("cells"),
+        sa.func.count(sa.distinct(base.c.conditions)).filter(of_clean).label("pools"),
+        sa.func.bool_or(base.c.simulated).label("any_simulated"),
+    ).where(base.c.boot_round < CONTROL_ROUND)
+    rows = connection.execute(wanted.group_by(*key).order_by(*(column.asc().nulls_first() for column in key)))
+    return [
+        GroupSummary(
+            keys={name: keys.value_of(row[place]) for place, name in enumerate(by)},
+            numbers={name: _spread(row, name) for name in NUMBERS},
+            cells=row.cells,
+            conditions=row.pools,
+            flagged=row.flagged,
+            simulated=row.any_simulated,
+        )
+        for row in rows
+    ]
+
+
+# --- sums that the database keeps --------------------------------------------------------------------------------
+
+
+def _kept_matching(filters: Filters) -> sa.Select[Any]:
+    table = cell_summaries
+    source = (
+        table.join(configs, configs.c.id == table.c.config_id)
+        .join(conditions, conditions.c.id == table.c.conditions_id)
+        .join(windows, windows.c.id == table.c.newest_window_id)
+        .join(cells, cells.c.id == windows.c.cell_id)
+        .join(
+            sweep_configs,
+            sa.and_(sweep_configs.c.sweep_id == cells.c.sweep_id, sweep_configs.c.config_id == cells.c.config_id),
+        )
+    )
+    wanted = sa.select(
+        table,
+        sweep_configs.c.name.label("config"),
+        configs.c.hash.label("config_fingerprint"),
+        conditions.c.fingerprint.label("conditions"),
+    )
+    wanted = wanted.select_from(source).where(table.c.kind == filters.kind, *of_config(filters, by_content=True))
+    if filters.box is not None:
+        wanted = wanted.where(matches(table.c.box, filters.box))
+    if filters.concurrency:
+        wanted = wanted.where(table.c.concurrency.in_(filters.concurrency))
+    if filters.temperature:
+        wanted = wanted.where(table.c.temperature.in_(filters.temperature))
+    return wanted
+
+
+def _kept(row: Any) -> CellSummary:
+    values = row._mapping
+
+    def spread(name: str) -> Spread | None:
+        column = COLUMN_OF.get(name, name)
+        parts = (values[f"{column}_{part}"] for part in ("n", "boots", "mean", "min", "max"))
+        n = values[f"{column}_n"]
+        sd = math.sqrt(values[f"{column}_m2"] / (n - 1)) if n > 1 else None
+        return _made(*parts, sd=sd)
+
+    return _cell(
+        row,
+        numbers={name: spread(name) for name in NUMBERS},
+        flag_counts=row.flag_counts,
+        engine_versions=row.engine_versions,
+        words=(row.not_applied, row.notes),
+    )
+
+
+def _made(n: int, boots: int, mean: float | None, low: float, high: float, *, sd: float | None) -> Spread | None:
+    if not n or mean is None:
+        return None
+    return Spread(n=n, boots=boots, mean=min(max(mean, low), high), minimum=low, maximum=high, sd=sd)
+
+
+# --- sums over windows -------------------------------------------------------------------------------------------
+
+
+def _sums(base: sa.Subquery) -> list[sa.ColumnElement[Any]]:
+    """Return the aggregates of the numbers, and how many windows are flagged."""
+    clean = sa.func.cardinality(base.c.flags) == 0
+    made: list[sa.ColumnElement[Any]] = [sa.func.count().filter(sa.not_(clean)).label("flagged")]
+    for name in NUMBERS:
+        value = base.c[COLUMN_OF[name] if name == "step_time" else name]
+        there = sa.and_(clean, value.is_not(None))
+        made += [
+            sa.func.count(value).filter(clean).label(f"{name}_n"),
+            sa.func.count(sa.distinct(base.c.boot_id)).filter(there).label(f"{name}_boots"),
+            sa.func.avg(value).filter(clean).label(f"{name}_mean"),
+            sa.func.min(value).filter(clean).label(f"{name}_min"),
+            sa.func.max(value).filter(clean).label(f"{name}_max"),
+            sa.func.stddev_samp(value).filter(clean).label(f"{name}_sd"),
+        ]
+    return made
+
+
+def _spread(row: Any, name: str) -> Spread | None:
+    values = row._mapping
+    parts = (values[f"{name}_{part}"] for part in ("n", "boots", "mean", "min", "max"))
+    return _made(*parts, sd=values[f"{name}_sd"])
+
+
+def _summed(connection: sa.Connection, filters: Filters) -> list[tuple[int, CellSummary]]:
+    base = statements.windows_matching(filters).order_by(None).subquery("base")
+    key = [base.c[name] for name in KEY]
+    counted = base.c.boot_round < CONTROL_ROUND
+    by_newest = postgresql.aggregate_order_by(base.c.config, base.c.window_id.desc())
+    wanted = sa.select(
+        *key,
+        sa.func.min(base.c.window_id).label("first_window_id"),
+        sa.func.array_agg(by_newest, type_=postgresql.ARRAY(sa.Text))[1].label("config"),
+        sa.func.array_agg(sa.distinct(base.c.engine_version))
+        .filter(sa.func.cardinality(base.c.flags) == 0)
+        .label("engine_versions"),
+        *_sums(base),
+    )
+    words = _words(connection, base, key, counted)
+    found = []
+    for row in connection.execute(wanted.where(counted).group_by(*key)):
+        flags, not_applied, notes = words.get(tuple(row[: len(KEY)]), (Counter(), {}, {}))
+        cell = _cell(
+            row,
+            numbers={name: _spread(row, name) for name in NUMBERS},
+            flag_counts=flags,
+            engine_versions=[version for version in row.engine_versions or () if version is not None],
+            words=(tuple(not_applied), tuple(notes)),
+        )
+        found.append((row.first_window_id, cell))
+    return found
+
+
+def _words(
+    connection: sa.Connection, base: sa.Subquery, key: list[Any], counted: sa.ColumnElement[bool]
+) -> Mapping[Hashable, tuple[Counter[str], dict[str, None], dict[str, None]]]:
+    """Return flags with their windows, what was not applied and notes, by key; equal windows come as one row."""
+    said = [base.c.flags, base.c.applied, base.c.notes, base.c.reused_from]
+    empty = sa.and_(
+        sa.func.cardinality(base.c.flags) == 0,
+        sa.func.cardinality(base.c.notes) == 0,
+        base.c.reused_from.is_(None),
+        sa.func.coalesce(sa.func.jsonb_array_length(base.c.applied["notes"]), 0) == 0,
+        sa.func.coalesce(sa.func.jsonb_array_length(base.c.applied["not_applied"]), 0) == 0,
+    )
+    wanted = sa.select(*key, *said, sa.func.count().label("times")).where(counted, sa.not_(empty))
+    found: dict[Hashable, tuple[Counter[str], dict[str, None], dict[str, None]]] = {}
+    for row in connection.execute(wanted.group_by(*key, *said).order_by(sa.func.min(base.c.window_id))):
+        flags, not_applied, notes = found.setdefault(tuple(row[: len(KEY)]), (Counter(), {}, {}))
+        flags.update({flag: row.times for flag in row.flags})
+        not_applied.update(dict.fromkeys(row.applied.get("not_applied", ())))
+        notes.update(dict.fromkeys((*row.applied.get("notes", ()), *row.notes, *reused_note(row.reused_from))))
+    return found
+
+
+def _cell(
+    row: Any,
+    *,
+    numbers: Mapping[str, Spread | None],
+    flag_counts: Mapping[str, int],
+    engine_versions: Iterable[str],
+    words: tuple[Iterable[str], Iterable[str]],
+) -> CellSummary:
+    counts = in_flag_order(flag_counts)
+    not_applied, notes = words
+    return CellSummary(
+        config=row.config,
+        config_fingerprint=row.config_fingerprint,
+        concurrency=row.concurrency,
+        temperature=row.temperature,
+        conditions=row.conditions,
+        box=row.box,
+        simulated=row.simulated,
+        flagged=row.flagged,
+        flags=tuple(counts),
+        flag_counts=counts,
+        engine_versions=tuple(sorted(engine_versions)),
+        not_applied=tuple(not_applied),
+        notes=tuple(notes),
+        **numbers,
+    )

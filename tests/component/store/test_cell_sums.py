@@ -1,0 +1,184 @@
+"""Cells that the database sums up, held against the same windows summed up one by one."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import asdict, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from nightsweep.analysis.summary import summarise
+from nightsweep.analysis.values import CellSummary, Filters, Spread
+from nightsweep.plan.model import CONTROL_ROUND
+from nightsweep.store.postgres import PostgresStore
+from nightsweep.store.queries import Queries
+from tests.storekit.builders import (
+    EVENING,
+    Night,
+    a_config,
+    a_handle,
+    a_night,
+    a_plan,
+    a_ready,
+    a_window,
+    some_conditions,
+    stopped,
+)
+
+CONFIGS = (
+    a_config("dflash k=5"),
+    a_config("dflash k=7", k=7),
+    a_config("mtp [k=3]", k=3, method="mtp"),
+    a_config("no speculation", k=None, image="vllm/vllm-openai:v0.27.1"),
+)
+
+
+@pytest.fixture
+def nights(store: PostgresStore) -> list[Night]:
+    """Two sweeps: several boots, two conditions, flagged windows, one without numbers, notes, and a control's boot."""
+    made = []
+    for number in range(2):
+        plan = a_plan(*CONFIGS, name=f"night-{number}", repeats=9)
+        night = a_night(store, plan, owner=f"owner-{number}")
+        store.end_boot(night.lease, night.boot_id, stopped(), at=EVENING)
+        for config in range(len(CONFIGS)):
+            for boot_round in (0, 1, CONTROL_ROUND):
+                _measure(store, night, config, boot_round=boot_round, number=number)
+        store.release(night.lease, state="done", note="")
+        made.append(night)
+    return made
+
+
+def _measure(store: PostgresStore, night: Night, config: int, *, boot_round: int, number: int) -> None:
+    chance = random.Random(f"{number} {config} {boot_round}")
+    at = EVENING + timedelta(days=number, minutes=10 * config + boot_round)
+    key = f"key-{number}-{config}-{boot_round}"
+    wanted = night.plan.configs[config]
+    night.boot_id = store.begin_boot(night.lease, wanted, boot_round=boot_round, boot_key=key, command=("vllm",), at=at)
+    assert wanted.engine.image is not None
+    store.boot_started(
+        night.lease, night.boot_id, a_handle(key, digest=f"sha256:{config}", refs=(wanted.engine.image,))
+    )
+    store.boot_ready(night.lease, night.boot_id, a_ready(), at=at)
+    for index in range(2):
+        for concurrency in (1, 4):
+            place: dict[str, Any] = {"concurrency": concurrency, "config": config}
+            repeat = index + 2 * min(boot_round, 2)
+            flags = ("underfilled", "aborted") if chance.random() < 0.3 else ()
+            window = a_window(chance.uniform(20, 30), concurrency=concurrency, flags=flags, started=at)
+            if flags and chance.random() < 0.5:
+                window = replace(window, numbers=None)
+            if chance.random() < 0.3:
+                window = replace(window, notes=(f"note {chance.randrange(3)}",))
+            under = some_conditions(driver=f"{chance.randrange(2)}")
+            night.keep(window, index=repeat, conditions=under, **place)
+
+
+ASKED = [
+    Filters(with_flagged="yes"),
+    Filters(config="dflash*", with_flagged="yes"),
+    Filters(config="mtp [k=3]", concurrency=(4,), with_flagged="yes"),
+    Filters(where=(("speculative.method", "=", "dflash"), ("num_speculative_tokens", ">=", 6)), with_flagged="yes"),
+    Filters(sweep=1, with_flagged="yes"),
+    Filters(since=EVENING + timedelta(hours=12), with_flagged="yes"),
+    Filters(before=EVENING + timedelta(hours=12), box="box-*", with_flagged="yes"),
+    Filters(image="*v0.28*", with_flagged="yes"),
+]
+
+
+def test_the_database_sums_up_what_one_by_one_gives(nights: list[Night], queries: Queries, engine: sa.Engine) -> None:
+    for filters in ASKED:
+        found = queries.cells(filters)
+        assert len(found) > 1, filters
+        assert _in_order(found) == _in_order(summarise(queries.windows(filters))), filters
+    kept = queries.cells(Filters(with_flagged="yes"))
+    with engine.begin() as connection:
+        connection.execute(sa.text("SELECT nightsweep_sum_up_again()"))
+    assert _in_order(queries.cells(Filters(with_flagged="yes"))) == _in_order(kept)
+
+
+def test_the_views_say_what_the_commands_say(nights: list[Night], queries: Queries, engine: sa.Engine) -> None:
+    with engine.connect() as connection:
+        rows = {
+            (row.config_fingerprint, row.concurrency, row.conditions): row
+            for row in connection.execute(sa.text("SELECT * FROM cells_clean"))
+        }
+        flat = connection.execute(sa.text("SELECT count(*) FROM windows_flat WHERE clean")).scalar_one()
+        booted = connection.execute(sa.text("SELECT count(*), min(cold_start_s) FROM boots_flat")).one()
+        per_night = connection.execute(sa.text("SELECT sum(windows) AS windows, count(*) AS nights FROM nights")).one()
+    cells = queries.cells(Filters(with_flagged="yes"))
+    assert len(rows) == len(cells)
+    for cell in cells:
+        row = rows[cell.config_fingerprint, cell.concurrency, cell.conditions]
+        assert row.windows_flagged == cell.flagged
+        assert row.decode_rate_n == (cell.decode_rate.n if cell.decode_rate else 0)
+        assert row.decode_rate_cv == pytest.approx(cell.decode_rate.cv if cell.decode_rate else None)
+    assert flat == len(queries.windows(Filters()))
+    assert tuple(booted) == (26, 420.0)
+    assert (per_night.windows, per_night.nights) == (len(queries.windows(Filters(with_flagged="yes"))), 2)
+
+
+def test_groups_hold_every_clean_window_once_and_say_what_they_pool(nights: list[Night], queries: Queries) -> None:
+    counted = [row for row in queries.windows(Filters()) if not row.control]
+    for key in ("method", "num_speculative_tokens", "args.max-model-len", "image", "sweep", "box", "night"):
+        groups = queries.groups(Filters(with_flagged="yes"), (key,))
+        rates = [group.numbers["decode_rate"] for group in groups]
+        assert sum(rate.n for rate in rates if rate is not None) == len(counted), key
+        assert len({str(group.keys[key]) for group in groups}) == len(groups)
+    (group,) = queries.groups(Filters(config="dflash k=5"), ("method",))
+    rows = [row for row in queries.windows(Filters(config="dflash k=5")) if not row.control]
+    rate = group.numbers["decode_rate"]
+    assert rate is not None
+    assert group.keys == {"method": "dflash"}
+    assert (group.cells, group.conditions) == (2, 2)
+    assert (rate.n, rate.boots) == (len(rows), len({row.boot_id for row in rows}))
+    assert rate.mean == pytest.approx(sum(row.decode_rate or 0 for row in rows) / len(rows))
+
+
+def test_configs_are_listed_once_with_what_was_measured(nights: list[Night], queries: Queries) -> None:
+    found = {row.names: row for row in queries.configs(Filters())}
+    assert set(found) == {(config.name,) for config in CONFIGS}
+    one = found["dflash k=7",]
+    counted = [row for row in queries.windows(Filters(config="dflash k=7")) if not row.control]
+    assert (one.sweeps, one.boots, one.windows_clean) == (2, 6, len(counted))
+    assert [row.names for row in queries.configs(Filters(where=(("method", "=", "mtp"),)))] == [("mtp [k=3]",)]
+
+
+WHERE: list[tuple[tuple[str, str, Any], int]] = [
+    (("args.max-model-len", "=", 4096), 4),
+    (("args.max-model-len", ">", 4096), 0),
+    (("env.VLLM_LOGGING_LEVEL", "=", "INFO"), 4),
+    (("image", "=", "vllm/vllm-openai:v0.27.1"), 1),
+    (("config.model", "=", "org/model"), 4),
+    (("engine", "=", "vllm"), 4),
+    (("secrets", "=", "HF_TOKEN"), 4),
+    (("speculative", "=", None), 1),
+    (("container.gpus", "=", "all"), 0),
+]
+
+
+def test_any_key_of_the_config_is_a_filter(nights: list[Night], queries: Queries) -> None:
+    found = [(where, len(queries.configs(Filters(where=(where,))))) for where, _ in WHERE]
+    assert found == WHERE
+
+
+def _in_order(cells: list[CellSummary]) -> list[dict[str, Any]]:
+    """Return cells whose order is not a matter of which of several conditions came first."""
+    return [_rough(cell) for cell in sorted(cells, key=lambda cell: (cell.config, cell.concurrency, cell.conditions))]
+
+
+def _rough(cell: CellSummary) -> dict[str, Any]:
+    """Return a cell with its floats to 12 digits: two ways to sum up differ in the last ones."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict) and {"minimum", "sd"} <= set(value):
+            return {key: None if item is None else float(f"{item:.11g}") for key, item in value.items()}
+        return value
+
+    document = {name: plain(value) for name, value in asdict(cell).items()}
+    assert all(not isinstance(value, Spread) for value in document.values())
+    document["notes"] = sorted(document["notes"])
+    return document
