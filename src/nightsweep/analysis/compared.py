@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from nightsweep.analysis import text
 from nightsweep.analysis.comparing import SAME, UNDECIDED, Comparison, Difference, compare
 from nightsweep.analysis.documents import spread_document
-from nightsweep.analysis.intervals import Interval, Observation
+from nightsweep.analysis.intervals import Observation
 from nightsweep.analysis.pooled import PooledRate, PooledRatio, observed, pooled_rates, pooled_ratio
+from nightsweep.analysis.pooled_shown import POOLED_NOTE, interval_document, pooled_document, tested, with_interval
 from nightsweep.analysis.sides import Pairing, Side, measured
 from nightsweep.analysis.summary import spread_of
 from nightsweep.analysis.tables import Column, Group, Row, Table
@@ -258,37 +259,6 @@ def pooled_table(found: Sequence[Compared], *, simulated: bool) -> Table | None:
     return Table(title, columns, (Group("", rows),), notes=(POOLED_NOTE,), simulated=simulated)
 
 
-POOLED_NOTE = (
-    "pooled: acceptance length over all concurrencies x the cell's own rate per accepted length; "
-    "never instead of the plain mean (docs/statistics.md)"
-)
-
-
-def with_interval(pooled: PooledRate | None, *, digits: int) -> str:
-    """Return a pooled rate with its interval; "not pooled" where it is refused."""
-    if pooled is None:
-        return text.ABSENT
-    if pooled.rate is None:
-        return "not pooled"
-    rate = pooled.rate
-    return f"{rate.mean:,.{digits}f} ({rate.low:,.{digits}f}–{rate.high:,.{digits}f})"
-
-
-def tested(pooled: PooledRate | None) -> str:
-    """Return what the test of pooling said: the reason when refused, else its chances and the smallest change it could see."""
-    if pooled is None:
-        return text.ABSENT
-    pooling = pooled.pooling
-    if pooling.reason is not None:
-        return f"refused: {pooling.reason}"
-    found = [
-        f"p={p:.2f} {name}" for name, p in (("spread", pooling.p_spread), ("trend", pooling.p_trend)) if p is not None
-    ]
-    if pooling.least_seen is not None:
-        found.append(f"a change below {text.percent(pooling.least_seen, digits=1)} would not be seen")
-    return ", ".join(found) or "not tested"
-
-
 # --- for programs ----------------------------------------------------------------------------------------------------
 
 
@@ -330,22 +300,6 @@ def cell_document(one: Compared) -> dict[str, Any]:
             "ratio_high": one.pooled and one.pooled.high,
         },
     }
-
-
-def interval_document(interval: Interval | None) -> dict[str, Any] | None:
-    """Return an interval; null where there is none."""
-    if interval is None:
-        return None
-    names = ("mean", "low", "high", "level", "n", "boots", "boot_spread_known")
-    return {name: getattr(interval, name) for name in names}
-
-
-def pooled_document(pooled: PooledRate | None) -> dict[str, Any] | None:
-    """Return a pooled rate in tokens / second with its test; null where the cell has no acceptance."""
-    if pooled is None:
-        return None
-    rate = interval_document(pooled.rate) or {"mean": None}
-    return {**rate, "acceptance_length": interval_document(pooled.acceptance), "test": asdict(pooled.pooling)}
 
 
 def _side_document(side: Side) -> dict[str, Any]:

@@ -286,12 +286,21 @@ def _common(
     classes = len({(streams, temperature) for (streams, temperature, _), values in draws.items() if len(values) > 1})
     pairs = sum(len(values) * (len(values) - 1) for values in blocks)
     free_blocks = len(blocks) - classes
-    if free_blocks < 2:
+    if free_blocks < ENOUGH:
         return 0.0, 1.0
     found = (
         math.fsum(math.fsum(values) ** 2 - math.fsum(value * value for value in values) for values in blocks) / pairs
     )
     k = 0.5 + math.sqrt(0.25 + pairs / len(blocks))  # configs of a draw, in the mean of pairs
-    se = (1 - found) * (1 + (k - 1) * found) * math.sqrt(2 / (k * (k - 1) * free_blocks))
-    likely = min(max(0.0, found), 1.0)
-    return min(max(0.0, found - abs(se)), 0.95), 1 + (k - 1) * likely * likely
+    likely = min(max(0.0, found), 0.99)
+    return _lowered(likely, k=k, free=free_blocks), 1 + (k - 1) * likely * likely
+
+
+def _lowered(found: float, *, k: float, free: float) -> float:
+    """Return a correlation of `k` values in each block, one standard error lower, and at least 0.
+
+    Source:
+        R. A. Fisher, Statistical Methods for Research Workers, chapter VII: the intraclass correlation on his scale z.
+    """
+    z = 0.5 * math.log((1 + (k - 1) * found) / (1 - found)) - math.sqrt(k / (2 * (k - 1) * (free - 1)))
+    return max(0.0, (math.exp(2 * z) - 1) / (math.exp(2 * z) + k - 1))
