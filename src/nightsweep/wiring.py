@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from nightsweep.plan.queue import Scheduled
     from nightsweep.ports import Engine, Host
     from nightsweep.service.doctor_checks import DoctorSources
+    from nightsweep.store.decisions import Decisions
     from nightsweep.store.embedded import EmbeddedPostgres
     from nightsweep.store.postgres import PostgresStore
     from nightsweep.store.queries import Queries
@@ -152,6 +153,23 @@ def open_schedules(chosen: Settings) -> Iterator[Schedules]:
     revive = cluster(chosen).ensure if chosen.database_url is None else None
     with open_database(chosen) as engine:
         yield Schedules(engine, patience=Seconds(5.0), revive=revive, shelter=signals_deferred)
+
+
+@contextlib.contextmanager
+def open_decisions(chosen: Settings) -> Iterator[Decisions]:
+    """Yield the decisions of this machine's store; an embedded server that ends meanwhile is started again."""
+    from nightsweep.store.decisions import Decisions
+
+    revive = cluster(chosen).ensure if chosen.database_url is None else None
+    with open_database(chosen) as engine:
+        yield Decisions(engine, patience=Seconds(5.0), revive=revive)
+
+
+def prompts_hash(name: str) -> str:
+    """Return the content hash of a prompt set, by name or path (raises InvalidPlan)."""
+    from nightsweep.probe.prompts import load_prompts
+
+    return load_prompts(name).sha256
 
 
 def scheduled(chosen: Settings) -> tuple[Scheduled, ...]:

@@ -40,6 +40,7 @@ class FakeQueries:
     conditions: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     configs: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     boxes: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    files: dict[int, str] = field(default_factory=dict)
     expected: dict[int, Sequence[Expected]] = field(default_factory=dict)
     seen: list[Filters] = field(default_factory=list)
     opened: int = 0
@@ -93,6 +94,9 @@ class FakeQueries:
         if boot_id not in self.logs:
             raise NotFound(what=f"log of boot {boot_id}", hint="`nightsweep boots` lists the boots")
         return self.logs[boot_id]
+
+    def plan_of(self, sweep_id: int) -> tuple[str, Mapping[str, Any]]:
+        return self.files[sweep_id], {}
 
     def expectations(self, sweep_id: int) -> Sequence[Expected]:
         return self.expected.get(sweep_id, ())

@@ -33,6 +33,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("nightsweep.cli.serve", "Run the long-lived service: Prefect server, schedules, sweeps."),
     "cells": ("nightsweep.cli.cells", "List measured cells: mean, run count, range and conditions."),
     "boots": ("nightsweep.cli.boots", "List boots: cold start, weights, KV cache tokens, failures."),
+    "sweeps": ("nightsweep.cli.sweeps", "List sweeps: state, repeats done, flagged windows, failed boots."),
+    "configs": ("nightsweep.cli.configs", "List engine configs by content, with what was measured of them."),
+    "show": ("nightsweep.cli.show", "Show a window, boot or cell with its raw data; derive its numbers again."),
+    "history": ("nightsweep.cli.history", "Show one config over time, and where its level changed."),
     "compare": (
         "nightsweep.cli.compare",
         "Hold one config against another: ratio, interval, verdict, and what else differs.",
@@ -41,6 +45,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "expectations": (
         "nightsweep.cli.expectations",
         "Show what was expected of a sweep, beside what was found.",
+    ),
+    "decide": ("nightsweep.cli.decide", "Decide for a config: evidence and premises are kept with the choice."),
+    "decisions": (
+        "nightsweep.cli.decisions",
+        "List decisions, question those whose premises changed, ask again, export.",
     ),
     "report": ("nightsweep.cli.report", "Write a sweep's report as Markdown."),
     "summary": ("nightsweep.cli.summary", "Write a night's summary as Markdown or HTML."),

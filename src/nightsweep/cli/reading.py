@@ -79,6 +79,9 @@ class Queries(Protocol):
     def productions(self, sweep_id: int) -> Sequence[ProductionRow]:
         """Return the production containers that were taken down for a sweep."""
 
+    def plan_of(self, sweep_id: int) -> tuple[str, Mapping[str, Any]]:
+        """Return (text of the sweep file, the expanded plan as JSON) of a sweep."""
+
     def expectations(self, sweep_id: int) -> Sequence[Expected]:
         """Return what was expected of a sweep's cells."""
 

@@ -1,0 +1,172 @@
+"""The sweep file that asks a questioned decision again, with the fewest cells that can answer it.
+
+Every value of what was decided, under the changed premise: an effect that was nothing before may be the answer now. Beside
+them the chosen config and the fallback as they were, for what the change itself brings; only in the cells that counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import yaml
+
+from nightsweep.analysis.premises import CONFIG, PRODUCTION, Change, Decision, Now
+from nightsweep.errors import NothingToDecide
+from nightsweep.plan import yamltree
+from nightsweep.plan.expand import base_of
+from nightsweep.plan.model import EngineConfig, EngineSpec, SecretRef, SweepPlan
+from nightsweep.plan.schema import EngineIn
+from nightsweep.plan.sweepfile import load
+
+OF_THE_IMAGE = ("engine_version", "image_digest", CONFIG + "image")
+_KEPT = ("box", "production", "engine", "probe")
+_PROBE_DROPPED = ("prefill", "single_batch")
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """The changed premises that a sweep file can set: speculative keys, engine arguments, image; None takes a key out."""
+
+    speculative: Mapping[str, Any]
+    args: Mapping[str, Any]
+    image: str | None = None
+
+    @property
+    def words(self) -> str:
+        """Them as part of a config's name."""
+        return ", ".join(f"{key}={value}" for key, value in {**self.speculative, **self.args}.items())
+
+
+def reask(decision: Decision, found: Sequence[Change], now: Now, *, plan: SweepPlan, file_text: str) -> str:
+    """Return the text of the sweep file.
+
+    Args:
+        found: The changes that question the decision.
+        plan: Of the decision's sweep; `file_text` is the file that it was read from.
+
+    Raises:
+        NothingToDecide: A config of the decision is not in that file any more.
+        InvalidPlan: What was written cannot be read: that needs a hand.
+    """
+    raw = yamltree.read(file_text).value
+    engine = dict(raw["engine"])
+    base = base_of(EngineIn.model_validate(engine)).spec
+    overrides = overrides_of(found, now, base)
+    if overrides.image is not None:
+        engine["image"] = overrides.image
+    document = {key: raw[key] for key in _KEPT if key in raw}
+    probe = {key: value for key, value in raw["probe"].items() if key not in _PROBE_DROPPED}
+    document["engine"] = engine
+    document["configs"] = _entries(decision, plan, base, overrides)
+    document["probe"] = probe | {
+        "concurrency": sorted({streams for streams, _ in decision.places}),
+        "temperature": sorted({float(temperature) for _, temperature in decision.places}),
+    }
+    name = f"{decision.sweep_name}-again-{decision.decision_id}"
+    body = yaml.safe_dump({"name": name, **document}, sort_keys=False, allow_unicode=True, width=120)
+    text = "".join(f"# {_one_line(line)}\n" for line in _head(decision, found)) + body
+    load(text, source=f"{name}.yaml")
+    return text
+
+
+def overrides_of(found: Sequence[Change], now: Now, base: EngineSpec) -> Overrides:
+    """Return what of the changes a sweep file can set; what it cannot (a driver, prompts) holds on the box by itself."""
+    speculative: dict[str, Any] = {}
+    args: dict[str, Any] = {}
+    image = None
+    for change in found:
+        key = change.name.removeprefix(CONFIG).removeprefix(PRODUCTION)
+        if change.name in OF_THE_IMAGE and now.image not in (None, base.image):
+            image = now.image
+        elif key == change.name:
+            continue
+        elif key.startswith("speculative."):
+            speculative[key.removeprefix("speculative.")] = change.new
+        elif key.startswith("args."):
+            args[key.removeprefix("args.")] = change.new
+        elif key == "image" and isinstance(change.new, str):
+            image = change.new
+    return Overrides(speculative, args, image)
+
+
+NO_OVERRIDES = Overrides({}, {})
+
+
+def _entries(decision: Decision, plan: SweepPlan, base: EngineSpec, overrides: Overrides) -> list[dict[str, Any]]:
+    """Return the file's configs: all that the question is among under the new premises, then what was decided as it was."""
+    asked = [_entry(_config(plan, name, decision), base, overrides) for name in decision.evidence.configs]
+    as_it_was = [
+        _entry(_config(plan, name, decision), base, NO_OVERRIDES)
+        for name in dict.fromkeys((decision.chosen, decision.fallback))
+    ]
+    return asked + [entry for entry in as_it_was if not any(_same(entry, other) for other in asked)]
+
+
+def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return {**one, "name": ""} == {**other, "name": ""}
+
+
+def _config(plan: SweepPlan, fingerprint: str, decision: Decision) -> EngineConfig:
+    try:
+        return plan.config(fingerprint)
+    except KeyError:
+        why = f"its file has no config {decision.evidence.configs.get(fingerprint, fingerprint[:12])} any more"
+        raise NothingToDecide(sweep=decision.sweep_name, reason=why) from None
+
+
+def _entry(config: EngineConfig, base: EngineSpec, overrides: Overrides) -> dict[str, Any]:
+    """Return a config as an entry of `configs`, written out: what it has besides the file's engine, and the overrides."""
+    drafts = bool(config.speculative)
+    set_here = Overrides(overrides.speculative if drafts else {}, overrides.args)
+    entry: dict[str, Any] = {"name": f"{config.name} ({set_here.words})" if set_here.words else config.name}
+    entry["name"] = entry["name"].replace("{", "{{").replace("}", "}}")
+    settings = {**(config.speculative or {}), **set_here.speculative}
+    settings = {key: value for key, value in settings.items() if value is not None}
+    parts = {
+        "speculative": settings,
+        "args": {**_moved(base.args, config.engine.args), **set_here.args},
+        "env": _moved(base.env, config.engine.env),
+        "container": _moved_fields(base, config.engine),
+    }
+    entry |= {key: value for key, value in parts.items() if value}
+    for key in ("image", "model", "model_revision"):
+        own = getattr(config.engine, key)
+        if own != getattr(base, key) and own is not None:
+            entry[key] = own
+    if config.engine.command != base.command:
+        entry["command"] = list(config.engine.command)
+    return entry
+
+
+def _moved(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `own` has otherwise than `base`; null for what it has not."""
+    moved = {key: value for key, value in own.items() if key not in base or base[key] != value}
+    moved |= {key: None for key in base if key not in own}
+    return {
+        key: {"from_env": value.from_env} if isinstance(value, SecretRef) else value for key, value in moved.items()
+    }
+
+
+def _moved_fields(base: EngineSpec, own: EngineSpec) -> dict[str, Any]:
+    moved = _moved(asdict(base.container), asdict(own.container))
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in moved.items()}
+
+
+def _head(decision: Decision, found: Sequence[Change]) -> list[str]:
+    """Return the comment above the file: why it is asked again."""
+    lines = [
+        f"Asks decision {decision.decision_id} again: {decision.question}",
+        f"Chosen: {decision.chosen_name}; fallback: {decision.fallback_name} ({decision.decided:%Y-%m-%d}).",
+        *(f"Changed: {change.words}" for change in found),
+        "Every value that the question is among under what changed, and what was chosen as it was.",
+        "Check it, then: nightsweep plan THIS_FILE",
+    ]
+    if not found:
+        lines.insert(2, "Nothing has changed: this repeats the evidence.")
+    return lines
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,140 @@
+"""`nightsweep decide`: keep what was chosen, with what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+import click
+
+from nightsweep.analysis.evidence import Choice, Material, decide
+from nightsweep.analysis.premises import STANDING, Decision
+from nightsweep.analysis.values import Filters, SweepRow, WindowRow
+from nightsweep.cli import places, render
+from nightsweep.cli.decided import decision_lines
+from nightsweep.cli.deciding import Decisions, Reach, production_settings, reach
+from nightsweep.cli.documents import documents_of
+from nightsweep.cli.reading import Queries, find_sweep
+from nightsweep.plan.mistakes import nearest
+from nightsweep.plan.model import SweepPlan
+
+
+@click.command("decide")
+@click.argument("sweep")
+@click.option("--choose", "chosen", required=True, metavar="CONFIG", help="The config that is shipped.")
+@click.option("--fallback", required=True, metavar="CONFIG", help="The config to go back to.")
+@click.option("--question", metavar="TEXT", help="What was decided, in words; without it, the settings that differ.")
+@places.at_option
+@click.option(
+    "--among", multiple=True, metavar="PATTERN", help="Configs that the question is among; without it, of one method."
+)
+@click.option("--production", "container", metavar="NAME", help="The production container; else the sweep file's.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    sweep: str,
+    chosen: str,
+    fallback: str,
+    question: str | None,
+    at: Sequence[places.Place],
+    among: tuple[str, ...],
+    container: str | None,
+) -> None:
+    """Decide for a config: the question, its evidence and every condition that was held fixed are kept with the choice.
+
+    SWEEP is a name (the newest of that name) or an id; a config is a name, a pattern that fits one, or the beginning of its
+    fingerprint. `nightsweep decisions` says later whether a premise has changed. A choice that rests on one run is said so.
+
+    \b
+    Example:
+      nightsweep decide dflash2-depth --choose 'dflash2 k=5' --fallback 'mtp k=3' --at c=1,T=0.7
+    """
+    reached = reach(ctx)
+    with reached.queries() as queries, reached.decisions() as store:
+        found = find_sweep(queries, sweep)
+        plan = queries.sweep_plan(found.sweep_id)
+        windows = [row for row in queries.windows(Filters(sweep=found.sweep_id)) if places.wanted(row, at)]
+        names = _names(plan, windows)
+        choice = Choice(
+            chosen=named(chosen, names, option="--choose"),
+            fallback=named(fallback, names, option="--fallback"),
+            question=question,
+        )
+        windows = _among(windows, among, choice)
+        material = _material(reached, queries, found, plan, windows, container=container)
+        decision = decide(choice, material, at=reached.now())
+        again = _same_question(decision, store)
+        kept = replace(decision, decision_id=store.add(decision))
+    render.write(decision_lines(kept, state=STANDING, changes=(), skipped=decision.evidence.unknown))
+    for other in again:
+        render.write([render.Line(f"decision {other} asked the same: `nightsweep decisions retire {other} --why ...`")])
+
+
+def named(wanted: str, names: Mapping[str, str], *, option: str) -> str:
+    """Return the fingerprint of the one config that is meant: by its name, a pattern, or its fingerprint's beginning."""
+    for fits in (
+        [key for key, name in names.items() if name == wanted],
+        [key for key, name in names.items() if fnmatchcase(name, wanted)],
+        [key for key in names if len(wanted) >= 4 and key.startswith(wanted.lower())],
+    ):
+        if len(fits) == 1:
+            return fits[0]
+        if fits:
+            listed = ", ".join(repr(names[key]) for key in fits[:8])
+            raise click.BadParameter(f"{wanted!r} fits {len(fits)} configs: {listed}", param_hint=option)
+    hint = nearest(wanted, names.values()) or f"There are: {', '.join(repr(name) for name in list(names.values())[:8])}"
+    raise click.BadParameter(f"{wanted!r} is no config of this sweep. {hint}", param_hint=option)
+
+
+def _names(plan: SweepPlan | None, windows: Sequence[WindowRow]) -> dict[str, str]:
+    """Return the sweep's configs by fingerprint: measured ones, and those of its file."""
+    planned = {} if plan is None else {config.fingerprint: config.name for config in plan.configs}
+    return planned | {row.config_fingerprint: row.config for row in windows}
+
+
+def _among(windows: Sequence[WindowRow], patterns: Sequence[str], choice: Choice) -> list[WindowRow]:
+    """Return the windows of the configs that the question is among, and of those that were named."""
+    return [
+        row
+        for row in windows
+        if not patterns
+        or row.config_fingerprint in (choice.chosen, choice.fallback)
+        or any(fnmatchcase(row.config, pattern) for pattern in patterns)
+    ]
+
+
+def _material(
+    reached: Reach,
+    queries: Queries,
+    sweep: SweepRow,
+    plan: SweepPlan | None,
+    windows: Sequence[WindowRow],
+    *,
+    container: str | None,
+) -> Material:
+    if container is None and plan is not None and plan.production is not None:
+        container = plan.production.container
+    production, why = production_settings(reached, container)
+    unknown = [f"{why}: what it runs is no premise"] if why else []
+    unknown.append("traffic: production's is not recorded, so it is no premise")
+    return Material(
+        sweep=sweep,
+        windows=windows,
+        boots=queries.boots(Filters(sweep=sweep.sweep_id)),
+        documents=documents_of(queries, windows),
+        production=production,
+        container=container if production else None,
+        unknown=tuple(unknown),
+    )
+
+
+def _same_question(decision: Decision, store: Decisions) -> list[int]:
+    """Return the decisions in force that are about the same settings on the same box."""
+    return [
+        other.decision_id
+        for other in store.all()
+        if (other.box, other.simulated, other.factors) == (decision.box, decision.simulated, decision.factors)
+        and other.retired_why is None
+    ]

@@ -1,0 +1,141 @@
+"""A decision as lines and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from nightsweep.analysis import text
+from nightsweep.analysis.premises import (
+    QUESTIONED,
+    RETIRED,
+    CellEvidence,
+    Change,
+    Decision,
+    shown,
+    state_of,
+)
+from nightsweep.analysis.tables import Column, Group, Row, Table
+from nightsweep.cli.deciding import Judged
+from nightsweep.cli.render import Line
+
+MARKS = {QUESTIONED: "flagged", RETIRED: "", "standing": "done"}
+
+
+def decisions_table(judged: Sequence[Judged]) -> Table:
+    """Return the list of decisions, newest first."""
+    headings = ("id", "state", "decided", "box", "chosen", "fallback", "question", "what changed")
+    rows = tuple(_row(one) for one in judged)
+    columns = tuple(Column(heading, right=heading == "id") for heading in headings)
+    notes = list(dict.fromkeys(skipped for one in judged for skipped in one.now.skipped))
+    if any(state_of(one.decision, one.changes) == QUESTIONED for one in judged):
+        notes.append("questioned: `nightsweep decisions show ID --reask -o FILE` writes the sweep that asks again")
+    simulated = any(one.decision.simulated for one in judged)
+    return Table("Decisions", columns, (Group("", rows),), notes=tuple(notes), simulated=simulated)
+
+
+def _row(one: Judged) -> Row:
+    decision, state = one.decision, state_of(one.decision, one.changes)
+    open_ones = [change.words for change in one.changes if change.accepted is None]
+    why = decision.retired_why if state == RETIRED else "; ".join(open_ones)
+    values = (
+        str(decision.decision_id),
+        state,
+        text.moment(decision.decided),
+        decision.box,
+        decision.chosen_name,
+        decision.fallback_name,
+        decision.question,
+        why or text.ABSENT,
+    )
+    return Row(tuple(text.printable(value) for value in values), mark=MARKS[state])
+
+
+def decision_lines(
+    decision: Decision, *, state: str, changes: Sequence[Change], skipped: Sequence[str]
+) -> Iterator[Line]:
+    """Yield a decision whole: question, choice, warnings, evidence, premises, and what changed."""
+    loud = f" [{text.SIMULATED}]" if decision.simulated else ""
+    yield Line(f"decision {decision.decision_id}: {state}{loud}", style="title")
+    yield Line(f"question:  {decision.question}")
+    yield Line(f"chosen:    {decision.chosen_name} ({decision.chosen[:12]})")
+    yield Line(f"fallback:  {decision.fallback_name} ({decision.fallback[:12]})")
+    yield Line(f"decided:   {text.moment(decision.decided)} UTC on sweep {decision.sweep_id} {decision.sweep_name}")
+    if decision.retired_why is not None:
+        yield Line(f"retired:   {text.moment(decision.retired)} UTC: {decision.retired_why}")
+    for warning in decision.evidence.warnings:
+        yield Line(f"WARNING: {warning}", style="failed")
+    yield from _changed(changes)
+    yield Line("evidence, decode rate in tokens/s, all streams", style="title")
+    yield from (Line(f"  {_cell(cell)}") for cell in decision.evidence.cells)
+    yield from (Line(f"  {verdict}") for verdict in decision.evidence.verdicts)
+    for name, values in decision.evidence.not_fixed.items():
+        yield Line(f"  not held fixed over these windows: {name}: {', '.join(values)}", style="single")
+    yield Line(f"premises ({len(decision.premises)})", style="title")
+    yield from (Line(f"  {name}: {shown(value)}") for name, value in sorted(decision.premises.items()))
+    yield from (Line(f"  {one}", style="note") for one in skipped)
+
+
+def _changed(changes: Sequence[Change]) -> Iterator[Line]:
+    if changes:
+        yield Line("what changed since", style="title")
+    for change in changes:
+        looked = f"; accepted: {change.accepted}" if change.accepted is not None else ""
+        yield Line(f"  {change.words}{looked}", style="" if looked else "flagged")
+
+
+def _cell(cell: CellEvidence) -> str:
+    at = f"{text.plural(cell.concurrency, 'stream')}, T={text.temperature(cell.temperature)}"
+    span = "" if cell.low is None or cell.high is None else f", 95% {cell.low:.1f}–{cell.high:.1f}"
+    ids = ", ".join(str(window) for window in cell.windows)
+    boots = text.plural(cell.boots, "boot")
+    least = f"{cell.minimum:.1f}–{cell.maximum:.1f}"
+    return f"{cell.name} at {at}: {cell.mean:.1f} (n={cell.n}, {boots}, {least}{span}); windows {ids}"
+
+
+def decision_document(one: Judged) -> dict[str, Any]:
+    """Return a decision for JSON; rates in tokens / second."""
+    decision = one.decision
+    return {
+        "id": decision.decision_id,
+        "state": state_of(decision, one.changes),
+        "question": decision.question,
+        "factors": list(decision.factors),
+        "sweep": {"id": decision.sweep_id, "name": decision.sweep_name},
+        "box": decision.box,
+        "simulated": decision.simulated,
+        "chosen": {"config": decision.chosen_name, "fingerprint": decision.chosen},
+        "fallback": {"config": decision.fallback_name, "fingerprint": decision.fallback},
+        "decided": decision.decided.isoformat(),
+        "retired": None if decision.retired is None else decision.retired.isoformat(),
+        "retired_why": decision.retired_why,
+        "evidence": [_cell_document(cell) for cell in decision.evidence.cells],
+        "verdicts": list(decision.evidence.verdicts),
+        "warnings": list(decision.evidence.warnings),
+        "not_held_fixed": {name: list(values) for name, values in decision.evidence.not_fixed.items()},
+        "premises": dict(decision.premises),
+        "changes": [
+            {"premise": each.name, "old": each.old, "new": each.new, "source": each.source, "accepted": each.accepted}
+            for each in one.changes
+        ],
+        "skipped": [*decision.evidence.unknown, *one.now.skipped],
+    }
+
+
+def _cell_document(cell: CellEvidence) -> dict[str, Any]:
+    return {
+        "config": cell.name,
+        "fingerprint": cell.config,
+        "concurrency": cell.concurrency,
+        "temperature": float(cell.temperature),
+        "windows": list(cell.windows),
+        "n": cell.n,
+        "boots": cell.boots,
+        "decode_rate_tokens_per_second": {
+            "mean": cell.mean,
+            "min": cell.minimum,
+            "max": cell.maximum,
+            "low": cell.low,
+            "high": cell.high,
+        },
+    }

@@ -1,0 +1,129 @@
+"""What the commands of decisions reach, and what holds now of a decision's premises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+import click
+
+from nightsweep.analysis.premises import PRODUCTION, Accepted, Change, Decision, Known, Now, changes
+from nightsweep.cli.reading import Queries
+from nightsweep.errors import HostError, InvalidPlan
+from nightsweep.plan.model import SweepPlan
+from nightsweep.plan.schema import BUNDLED_PROMPTS
+from nightsweep.production.serving import served_settings
+
+if TYPE_CHECKING:
+    from nightsweep.ports import ForeignContainer
+
+
+class Decisions(Protocol):
+    """What the commands ask of the store."""
+
+    def add(self, decision: Decision) -> int:
+        """Keep a decision."""
+
+    def all(self) -> Sequence[Decision]:
+        """Return all, newest first."""
+
+    def get(self, decision_id: int) -> Decision:
+        """Return one."""
+
+    def retire(self, decision_id: int, *, why: str, at: datetime) -> bool:
+        """Take one out of force."""
+
+    def accept(self, decision_id: int, looked_at: Mapping[str, Accepted]) -> None:
+        """Keep that changes were looked at."""
+
+    def now(self, decision: Decision) -> Now:
+        """Return what the database knows by now."""
+
+    def config_settings(self, fingerprint: str) -> Mapping[str, Any]:
+        """Return a config's settings by dotted key."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What the commands reach; passed as the click context's object to work on something else.
+
+    Attributes:
+        foreign: Looks at a container (raises HostError).
+        prompts_hash: Content hash of a prompt set (raises InvalidPlan).
+    """
+
+    decisions: Callable[[], AbstractContextManager[Decisions]]
+    queries: Callable[[], AbstractContextManager[Queries]]
+    now: Callable[[], datetime]
+    foreign: Callable[[str], ForeignContainer]
+    prompts_hash: Callable[[str], str]
+
+
+def reach(ctx: click.Context) -> Reach:
+    """Return the caller's, or the one to this machine's own store and Docker."""
+    return ctx.find_object(Reach) or _wired()
+
+
+def production_settings(reached: Reach, container: str | None) -> tuple[Mapping[str, Any], str | None]:
+    """Return the settings that a container serves with, and None; or nothing, and why it could not be looked at."""
+    if container is None:
+        return {}, "production: the sweep file names no container, and --production none either"
+    try:
+        return served_settings(reached.foreign(container)), None
+    except HostError as error:
+        return {}, f"production {container}: {error}"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A decision, the premises that differ by now, and what could not be looked at."""
+
+    decision: Decision
+    changes: tuple[Change, ...]
+    now: Now
+
+
+def judge(decision: Decision, store: Decisions, queries: Queries, reached: Reach) -> Judged:
+    """Return how a decision stands today."""
+    now = store.now(decision)
+    skipped: list[str] = []
+    values = {**now.values, **_prompts(decision, queries.sweep_plan(decision.sweep_id), reached, skipped)}
+    production = None
+    if any(name.startswith(PRODUCTION) for name in decision.premises):
+        settings, why = production_settings(reached, decision.evidence.container)
+        production = settings or None
+        skipped += [f"{why}; skipped"] if why else []
+    now = replace(now, values=values, production=production, skipped=tuple(skipped))
+    found = changes(decision, now, chosen_settings=store.config_settings(decision.chosen))
+    return Judged(decision, tuple(found), now)
+
+
+def _prompts(decision: Decision, plan: SweepPlan | None, reached: Reach, skipped: list[str]) -> dict[str, Known]:
+    """Return the content hash of the decision's prompt set as it is now."""
+    if plan is None:
+        skipped.append("prompts: the sweep's file cannot be read any more; skipped")
+        return {}
+    name = plan.probe.prompts
+    if name not in BUNDLED_PROMPTS and not name.startswith("/"):
+        skipped.append(f"prompts: {name} is beside a sweep file that is not here; skipped")
+        return {}
+    try:
+        return {"prompts": Known(reached.prompts_hash(name), f"prompt set {name}")}
+    except InvalidPlan:
+        skipped.append(f"prompts: {name} cannot be read; skipped")
+        return {}
+
+
+def _wired() -> Reach:
+    from nightsweep import wiring
+
+    return Reach(
+        decisions=lambda: wiring.open_decisions(wiring.settings()),
+        queries=lambda: wiring.open_queries(wiring.settings()),
+        now=lambda: datetime.now(UTC),
+        foreign=lambda name: wiring.docker_host().foreign(name),
+        prompts_hash=wiring.prompts_hash,
+    )

@@ -1,0 +1,205 @@
+"""`nightsweep decisions`: which stand, which are questioned and by what, and the sweep file that asks again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nightsweep.analysis.premises import Accepted, state_of
+from nightsweep.cli import render
+from nightsweep.cli.decided import decision_document, decision_lines, decisions_table
+from nightsweep.cli.deciding import Decisions, Judged, Reach, judge, reach
+from nightsweep.cli.reading import Queries
+from nightsweep.errors import NotFound, Unwritable
+from nightsweep.plan.model import SweepPlan
+
+if TYPE_CHECKING:
+    from nightsweep.analysis.shipping import Shipped
+
+_ID = click.argument("decision_id", metavar="ID", type=click.IntRange(min=1))
+_OUTPUT = click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write here, not to stdout."
+)
+
+
+@click.group("decisions", invoke_without_command=True)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document, with evidence and premises.")
+@click.option("--all", "with_retired", is_flag=True, help="List retired ones, too.")
+@click.pass_context
+def command(ctx: click.Context, *, as_json: bool, with_retired: bool) -> None:
+    """List decisions, and mark those questioned whose premises have changed: by what, from which value to which.
+
+    Compared with today are: the box's facts, engine version and image of its newest boot, weights, the drafting rule of newer
+    sweeps, the prompt set, and what production runs. What cannot be looked at is said.
+
+    \b
+    Example:
+      nightsweep decisions
+      nightsweep decisions show 3 --reask -o again.yaml
+      nightsweep decisions export 3 --as compose
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    reached = reach(ctx)
+    with reached.queries() as queries, reached.decisions() as store:
+        kept = [one for one in store.all() if with_retired or as_json or one.retired_why is None]
+        judged = [judge(one, store, queries, reached) for one in kept]
+    if as_json:
+        render.print_json({"decisions": [decision_document(one) for one in judged]})
+    elif judged:
+        render.show(decisions_table(judged))
+    else:
+        hint = "`nightsweep decide SWEEP --choose CONFIG --fallback CONFIG` keeps one"
+        render.write([render.Line(f"no decision is in force: {hint}")])
+
+
+@contextmanager
+def _opened(reached: Reach, decision_id: int) -> Iterator[tuple[Judged, Decisions, Queries]]:
+    with reached.queries() as queries, reached.decisions() as store:
+        yield judge(store.get(decision_id), store, queries, reached), store, queries
+
+
+@command.command("show")
+@_ID
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--reask", is_flag=True, help="Write the sweep file that asks again, with the fewest cells.")
+@_OUTPUT
+@click.pass_context
+def show(ctx: click.Context, *, decision_id: int, as_json: bool, reask: bool, output: Path | None) -> None:
+    """Show a decision whole: evidence with its windows, premises, what changed; or the sweep file that asks it again.
+
+    \b
+    Example:
+      nightsweep decisions show 3
+      nightsweep decisions show 3 --reask -o again.yaml && nightsweep plan again.yaml
+    """
+    with _opened(reach(ctx), decision_id) as (judged, _, queries):
+        content = _reasked(judged, queries) if reask else None
+    if content is not None:
+        _write(content, output)
+    elif as_json:
+        render.print_json(decision_document(judged))
+    else:
+        state = state_of(judged.decision, judged.changes)
+        skipped = (*judged.decision.evidence.unknown, *judged.now.skipped)
+        render.write(decision_lines(judged.decision, state=state, changes=judged.changes, skipped=skipped))
+
+
+def _reasked(judged: Judged, queries: Queries) -> str:
+    from nightsweep.analysis.reask import reask
+
+    decision = judged.decision
+    open_ones = [change for change in judged.changes if change.accepted is None]
+    text = queries.plan_of(decision.sweep_id)[0]
+    return reask(decision, open_ones, judged.now, plan=_plan(judged, queries), file_text=text)
+
+
+def _plan(judged: Judged, queries: Queries) -> SweepPlan:
+    plan = queries.sweep_plan(judged.decision.sweep_id)
+    if plan is None:
+        name = judged.decision.sweep_name
+        raise NotFound(what=f"a readable file of sweep {name}", hint="this version reads it no more; write one by hand")
+    return plan
+
+
+def _write(content: str, output: Path | None) -> None:
+    from nightsweep.service.telling import replace_file
+
+    if output is None:
+        click.echo(content, nl=False)
+        return
+    try:
+        replace_file(output, content)
+    except OSError as error:
+        raise Unwritable(path=str(output), reason=error.strerror or str(error)) from error
+    click.echo(f"wrote {output}", err=True)
+
+
+@command.command("accept")
+@_ID
+@click.option("--reason", required=True, metavar="TEXT", help="Why the decision stands all the same.")
+@click.option("--premise", "premises", multiple=True, metavar="NAME", help="Only this change; without it, all of them.")
+@click.pass_context
+def accept(ctx: click.Context, *, decision_id: int, reason: str, premises: tuple[str, ...]) -> None:
+    """Say that changes were looked at and the decision stands; another value later questions it again.
+
+    \b
+    Example:
+      nightsweep decisions accept 3 --premise box.driver --reason "two cells measured again on the new driver: the same"
+    """
+    reached = reach(ctx)
+    with _opened(reached, decision_id) as (judged, store, _):
+        open_ones = {change.name: change for change in judged.changes if change.accepted is None}
+        unknown = [name for name in premises if name not in open_ones]
+        if unknown or not open_ones:
+            listed = ", ".join(open_ones) or "nothing"
+            raise click.BadParameter(f"{', '.join(unknown) or 'a change'}: what questions it is {listed}", ctx=ctx)
+        at = reached.now()
+        looked_at = {name: Accepted(open_ones[name].new, reason, at) for name in premises or tuple(open_ones)}
+        store.accept(decision_id, looked_at)
+    click.echo(f"decision {decision_id}: accepted {', '.join(looked_at)}")
+
+
+@command.command("retire")
+@_ID
+@click.option("--why", required=True, metavar="TEXT", help="Why it is in force no more.")
+@click.pass_context
+def retire(ctx: click.Context, *, decision_id: int, why: str) -> None:
+    """Take a decision out of force; it stays on record, with its evidence.
+
+    \b
+    Example:
+      nightsweep decisions retire 3 --why "decision 5 asked again under the new drafting rule"
+    """
+    reached = reach(ctx)
+    with reached.decisions() as store:
+        changed = store.retire(decision_id, why=why, at=reached.now())
+    click.echo(f"decision {decision_id} is retired" if changed else f"decision {decision_id} was retired already")
+
+
+@command.command("export")
+@_ID
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(["args", "compose", "yaml"]),
+    default="args",
+    show_default=True,
+    help="Arguments for a shell, keys of a Compose service, or an entry of a sweep file.",
+)
+@_OUTPUT
+@click.pass_context
+def export(ctx: click.Context, *, decision_id: int, form: str, output: Path | None) -> None:
+    """Write the chosen config's engine arguments, with the fallback beside them as a comment.
+
+    \b
+    Example:
+      nightsweep decisions export 3 --as compose
+    """
+    from nightsweep.analysis.shipping import exported
+
+    with _opened(reach(ctx), decision_id) as (judged, _, queries):
+        plan = _plan(judged, queries)
+    decision = judged.decision
+    state = state_of(decision, judged.changes)
+    chosen, fallback = (_shipped(plan, name) for name in (decision.chosen, decision.fallback))
+    _write(exported(decision, chosen, fallback, form=form, state=state), output)
+
+
+def _shipped(plan: SweepPlan, fingerprint: str) -> Shipped:
+    from nightsweep import wiring
+    from nightsweep.analysis.shipping import Shipped
+
+    try:
+        config = plan.config(fingerprint)
+    except KeyError:
+        hint = "its file was changed since; `nightsweep boots` has the command that it was started with"
+        raise NotFound(what=f"config {fingerprint[:12]} in the file of sweep {plan.name}", hint=hint) from None
+    inside = "0.0.0.0" if config.engine.host == "docker" else "127.0.0.1"
+    port = config.engine.port or 8000
+    command = wiring.engine(config.engine.kind).command(config, listen_host=inside, port=port)
+    return Shipped(config.name, config.engine.image, command, config.speculative)

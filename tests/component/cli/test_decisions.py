@@ -1,0 +1,284 @@
+"""A conclusion that loses its premise is questioned, and the sweep that asks again is written: the published depth question."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import sqlalchemy as sa
+from click.testing import CliRunner, Result
+
+from nightsweep.cli.decide import command as decide
+from nightsweep.cli.deciding import Reach
+from nightsweep.cli.decisions import command as decisions
+from nightsweep.cli.plan import command as plan_command
+from nightsweep.errors import DockerUnavailable, NothingToDecide
+from nightsweep.plan.sweepfile import load
+from nightsweep.ports import BoxFacts, ForeignContainer
+from nightsweep.probe.prompts import load_prompts
+from nightsweep.store.decisions import Decisions
+from nightsweep.store.postgres import PostgresStore
+from nightsweep.store.queries import Queries
+from tests.storekit.builders import EVENING, a_production
+from tests.storekit.byhand import enter
+
+PROMPTS = load_prompts("code").sha256
+BOX = BoxFacts("spark-1", "a" * 64, {"accelerators": [{"name": "NVIDIA GB10"}], "driver": "580.95", "kernel": "6.14"})
+
+FILE = """\
+name: dflash2-depth
+production: {container: vllm-qwen}
+engine:
+  kind: vllm
+  host: docker
+  image: vllm/vllm-openai:v0.28.0
+  model: unsloth/Qwen3.8-27B-NVFP4
+  args: {max-model-len: 262144, max-num-seqs: 16}
+  env: {HF_TOKEN: {from_env: HF_TOKEN}}
+configs:
+  - name: MTP k=3
+    speculative: {method: mtp, num_speculative_tokens: 3}
+  - name: DFlash2 k={num_speculative_tokens}
+    speculative: {method: dflash, model: org/qwen-dflash2}
+    grid: {num_speculative_tokens: [7, 5, 4]}
+probe:
+  concurrency: [1, 2, 4, 8, 16]
+  temperature: [0.7]
+  window: 40s
+  repeats: 1
+"""
+DEPTH = {
+    "MTP k=3": {1: [20.8], 2: [39.7], 4: [81.2], 8: [124.4], 16: [202.7]},
+    "DFlash2 k=7": {1: [26.0], 2: [52.3], 4: [81.0], 8: [135.2], 16: [192.6]},
+    "DFlash2 k=5": {1: [28.5], 2: [47.5], 4: [91.4], 8: [137.4], 16: [216.1]},
+    "DFlash2 k=4": {1: [23.0], 2: [47.8], 4: [94.2], 8: [142.4], 16: [229.7]},
+}
+NEW_RULE = """\
+name: drafting-rule
+engine: {kind: vllm, host: docker, image: vllm/vllm-openai:v0.28.0, model: unsloth/Qwen3.8-27B-NVFP4}
+configs:
+  - name: DFlash2 k=7 {draft_sample_method}/{rejection_sample_method}
+    speculative: {method: dflash, model: org/qwen-dflash2, num_speculative_tokens: 7}
+    grid: {draft_sample_method: [probabilistic], rejection_sample_method: [block]}
+probe: {concurrency: [1], temperature: [0.7], repeats: 3}
+"""
+RULE = {"DFlash2 k=7 probabilistic/block": {1: [39.7, 33.1, 31.5]}}
+
+
+@dataclass
+class Desk:
+    """A user's desk: what is stored, the container that serves, and the commands."""
+
+    engine: sa.Engine
+    store: PostgresStore
+    production: ForeignContainer | None = None
+    prompts: str = PROMPTS
+    hour: int = 9
+    reach: Reach = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reach = Reach(
+            decisions=lambda: self._opened(Decisions(self.engine)),
+            queries=lambda: self._opened(Queries(self.engine)),
+            now=lambda: EVENING + timedelta(hours=self.hour),
+            foreign=self._foreign,
+            prompts_hash=lambda name: self.prompts,
+        )
+
+    @contextmanager
+    def _opened(self, what: Any) -> Iterator[Any]:
+        yield what
+
+    def _foreign(self, name: str) -> ForeignContainer:
+        if self.production is None:
+            raise DockerUnavailable(reason="no socket")
+        return self.production
+
+    def call(self, command: click.Command, *words: str) -> Result:
+        result = CliRunner().invoke(command, list(words), obj=self.reach)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    def depth(self, **changes: Any) -> int:
+        return enter(self.store, FILE, DEPTH, **{"box": BOX, "prompts_hash": PROMPTS, **changes})
+
+    def rule(self, **changes: Any) -> int:
+        given = {"box": BOX, "prompts_hash": PROMPTS, "at": EVENING + timedelta(days=7), **changes}
+        return enter(self.store, NEW_RULE, RULE, **given)
+
+    def five_is_the_block(self, *words: str) -> Result:
+        chosen = ("--choose", "DFlash2 k=5", "--fallback", "MTP k=3", "--question", "five is the block")
+        return self.call(decide, "dflash2-depth", *chosen, *words)
+
+    def listed(self) -> list[dict[str, Any]]:
+        found = json.loads(self.call(decisions, "--json").stdout)["decisions"]
+        assert isinstance(found, list)
+        return found
+
+    def changed(self) -> dict[str, tuple[Any, Any]]:
+        (one,) = self.listed()
+        return {change["premise"]: (change["old"], change["new"]) for change in one["changes"]}
+
+
+@pytest.fixture
+def desk(engine: sa.Engine, store: PostgresStore) -> Desk:
+    return Desk(engine, store)
+
+
+def test_five_is_the_block_is_questioned_when_the_drafting_rule_changes_and_asked_again(
+    desk: Desk, tmp_path: Path
+) -> None:
+    desk.depth()
+    desk.five_is_the_block("--at", "c=1,T=0.7")
+    assert [one["state"] for one in desk.listed()] == ["standing"]
+
+    desk.rule()
+    (one,) = desk.listed()
+    assert one["state"] == "questioned"
+    assert desk.changed() == {
+        "config.speculative.draft_sample_method": (None, "probabilistic"),
+        "config.speculative.rejection_sample_method": (None, "block"),
+    }
+    shown = desk.call(decisions).stdout
+    assert "questioned" in shown
+    assert "draft_sample_method: was absent, is probabilistic" in shown
+
+    again = tmp_path / "again.yaml"
+    desk.call(decisions, "show", "1", "--reask", "-o", str(again))
+    plan = load(again.read_text())
+    asked = [
+        (c.speculative["num_speculative_tokens"], c.speculative.get("draft_sample_method"), c.speculative["method"])
+        for c in plan.configs
+        if c.speculative is not None
+    ]
+    new_rule = [(7, "probabilistic", "dflash"), (5, "probabilistic", "dflash"), (4, "probabilistic", "dflash")]
+    assert asked == [*new_rule, (5, None, "dflash"), (3, None, "mtp")]
+    rejection = {c.speculative.get("rejection_sample_method") for c in plan.configs[:3] if c.speculative is not None}
+    assert rejection == {"block"}
+    assert (plan.probe.concurrency, [str(t) for t in plan.probe.temperature]) == ((1,), ["0.70"])
+    assert plan.production is not None
+    assert "# Asks decision 1 again: five is the block" in again.read_text()
+    planned = CliRunner().invoke(plan_command, [str(again)])
+    assert planned.exit_code == 0, planned.output
+    assert "DFlash2 k=4 (draft_sample_method=probabilistic, rejection_sample_method=block)" in planned.output
+
+
+def test_a_decision_on_lone_runs_warns_loudly_and_keeps_its_windows(desk: Desk) -> None:
+    enter(desk.store, FILE, {**DEPTH, "DFlash2 k=5": {8: [178.5]}}, box=BOX, prompts_hash=PROMPTS)
+    said = desk.five_is_the_block("--at", "c=8").stdout
+    assert "178.5 rests on one run: measure it again (DFlash2 k=5 at 8 streams, T=0.7)" in said
+    (one,) = desk.listed()
+    (cell,) = [cell for cell in one["evidence"] if cell["config"] == "DFlash2 k=5"]
+    assert (cell["n"], cell["boots"], len(cell["windows"])) == (1, 1, 1)
+    with desk.engine.connect() as connection:
+        kept = connection.scalars(sa.text("SELECT window_id FROM decision_windows")).all()
+    assert set(kept) == {window for cell in one["evidence"] for window in cell["windows"]}
+
+
+def test_the_question_is_the_setting_that_differs_among_configs_of_one_method(desk: Desk) -> None:
+    desk.depth()
+    desk.call(decide, "dflash2-depth", "--choose", "DFlash2 k=5", "--fallback", "MTP k=3")
+    (one,) = desk.listed()
+    assert one["factors"] == ["speculative.num_speculative_tokens"]
+    assert one["question"] == "num_speculative_tokens: 5 of 4, 5, 7"
+    assert one["premises"]["config.speculative.model"] == "org/qwen-dflash2"
+    assert one["premises"]["engine_version"] == "0.28.0"
+    assert one["premises"]["box.driver"] == "580.95"
+    assert one["premises"]["sampling.top_p"] == 1.0
+
+
+def test_a_new_engine_and_driver_and_prompt_set_each_question_it_by_name(desk: Desk) -> None:
+    desk.depth()
+    desk.five_is_the_block()
+    newer = replace(BOX, fingerprint="b" * 64, facts={**BOX.facts, "driver": "590.10"})
+    desk.depth(
+        box=newer, version="0.29.0", digest="sha256:029", at=EVENING + timedelta(days=3)
+    )  # another row of boxes: another sweep of the same file
+    desk.prompts = "f" * 64
+    assert desk.changed() == {
+        "box.driver": ("580.95", "590.10"),
+        "engine_version": ("0.28.0", "0.29.0"),
+        "image_digest": ("sha256:028", "sha256:029"),
+        "prompts": (PROMPTS, "f" * 64),
+    }
+
+
+def test_a_change_that_was_looked_at_questions_no_more_until_it_changes_again(desk: Desk) -> None:
+    desk.depth()
+    desk.five_is_the_block()
+    desk.prompts = "f" * 64
+    desk.call(decisions, "accept", "1", "--reason", "a typo in one prompt")
+    (one,) = desk.listed()
+    assert (one["state"], one["changes"][0]["accepted"]) == ("standing", "a typo in one prompt")
+    desk.prompts = "e" * 64
+    assert desk.listed()[0]["state"] == "questioned"
+
+
+def test_a_retired_decision_is_out_of_the_list_and_stays_on_record(desk: Desk) -> None:
+    desk.depth()
+    desk.five_is_the_block()
+    desk.call(decisions, "retire", "1", "--why", "asked again")
+    assert "no decision is in force" in desk.call(decisions).stdout
+    assert "retired:" in desk.call(decisions, "show", "1").stdout
+    assert "already" in desk.call(decisions, "retire", "1", "--why", "twice").stdout
+
+
+def serving(*args: str) -> ForeignContainer:
+    command = ("--model", "unsloth/Qwen3.8-27B-NVFP4", *args, "--api-key", "sk-very-secret")
+    return replace(a_production(), command=command, shown_command=())
+
+
+def test_production_that_departs_questions_it_and_production_that_runs_the_choice_does_not(desk: Desk) -> None:
+    mtp = '{"method": "mtp", "num_speculative_tokens": 3}'
+    desk.production = serving("--max-num-seqs", "16", "--speculative-config", mtp)
+    desk.depth()
+    desk.five_is_the_block()
+    five = '{"method": "dflash", "model": "org/qwen-dflash2", "num_speculative_tokens": 5}'
+    desk.production = serving("--max-num-seqs", "16", "--speculative-config", five)
+    assert desk.changed() == {}
+    desk.production = serving("--max-num-seqs", "32", "--speculative-config", five)
+    assert desk.changed() == {"production.args.max-num-seqs": (16, 32)}
+    again = load(desk.call(decisions, "show", "1", "--reask").stdout)
+    assert {config.engine.args["max-num-seqs"] for config in again.configs[:3]} == {32}
+    assert "sk-very-secret" not in json.dumps(desk.listed())
+
+
+def test_docker_that_does_not_answer_is_said_and_questions_nothing(desk: Desk) -> None:
+    desk.production = serving("--max-num-seqs", "16")
+    desk.depth()
+    desk.five_is_the_block()
+    desk.production = None
+    (one,) = desk.listed()
+    assert one["state"] == "standing"
+    assert any("the Docker Engine does not answer" in skipped for skipped in one["skipped"])
+
+
+@pytest.mark.parametrize("form", ["args", "compose", "yaml"])
+def test_what_is_exported_has_the_fallback_beside_it_as_a_comment(desk: Desk, form: str) -> None:
+    desk.depth()
+    desk.five_is_the_block()
+    lines = desk.call(decisions, "export", "1", "--as", form).stdout.splitlines()
+    shipped = "\n".join(line for line in lines if not line.startswith("#"))
+    beside = "\n".join(line for line in lines if line.startswith("#"))
+    assert "dflash" in shipped
+    assert "mtp" not in shipped
+    assert "fallback: MTP k=3" in beside
+    assert "mtp" in beside.split("fallback:")[1]
+    assert "rests on one run" in beside
+
+
+def test_nothing_is_decided_without_a_window_of_the_chosen_config(desk: Desk) -> None:
+    desk.depth()
+    with pytest.raises(NothingToDecide):
+        desk.five_is_the_block("--at", "c=3")
+    answer = desk.call(decide, "dflash2-depth", "--choose", "DFlash2 k=6", "--fallback", "MTP k=3")
+    assert answer.exit_code == 2
+    assert "DFlash2 k=" in answer.output

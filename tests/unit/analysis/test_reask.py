@@ -1,0 +1,109 @@
+"""The sweep file that asks again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nightsweep.analysis.premises import Change, Decision, Evidence, Now
+from nightsweep.analysis.reask import reask
+from nightsweep.analysis.shipping import Shipped, exported
+from nightsweep.errors import NothingToDecide
+from nightsweep.plan.model import SweepPlan
+from nightsweep.plan.sweepfile import load
+from tests.unit.analysis.test_premises import a_decision
+from tests.unit.plan.builders import a_file
+
+FILE = a_file(
+    ('"k={num_speculative_tokens}"', '"k={num_speculative_tokens}"\n    args: {max-num-seqs: 8}\n    env: {A: b}'),
+    ("  repeats: 3", "  repeats: 3\n  prefill: {tokens: 2000}"),
+)
+
+
+def asked_again(*found: Change, now: Now = Now(), **facts: Any) -> tuple[str, SweepPlan]:  # noqa: B008
+    plan = load(FILE)
+    plain, four, five = plan.configs
+    decision: Decision = a_decision(
+        chosen=five.fingerprint,
+        fallback=plain.fingerprint,
+        evidence=Evidence(
+            tuple(replace(cell, config=five.fingerprint) for cell in a_decision().evidence.cells),
+            {four.fingerprint: four.name, five.fingerprint: five.name},
+        ),
+        **facts,
+    )
+    text = reask(decision, found, now, plan=plan, file_text=FILE)
+    return text, load(text)
+
+
+def test_every_value_is_asked_under_the_new_rule_and_the_choice_and_fallback_as_they_were() -> None:
+    rule = Change("config.speculative.draft_sample_method", None, "probabilistic", "a newer sweep")
+    text, plan = asked_again(rule)
+    assert [config.name for config in plan.configs] == [
+        "k=4 (draft_sample_method=probabilistic)",
+        "k=5 (draft_sample_method=probabilistic)",
+        "k=5",
+        "plain",
+    ]
+    assert "# Changed: config.speculative.draft_sample_method: was absent, is probabilistic" in text
+    before = load(FILE)
+    assert {plan.configs[2].fingerprint, plan.configs[3].fingerprint} <= {one.fingerprint for one in before.configs}
+    assert plan.configs[0].engine.env == before.configs[1].engine.env
+
+
+def test_only_the_cells_that_counted_are_measured_with_the_same_probe() -> None:
+    _, plan = asked_again()
+    assert (plan.probe.concurrency, len(plan.probe.temperature), plan.probe.repeats) == ((1,), 1, 3)
+    assert plan.probe.prefill is None
+    assert plan.schedule is None
+
+
+def test_without_anything_to_set_the_same_configs_are_asked_once() -> None:
+    _, plan = asked_again(Change("box.driver", "580", "590", "box"))
+    assert [config.name for config in plan.configs] == ["k=4", "k=5", "plain"]
+
+
+def test_a_new_engine_version_is_asked_with_the_newest_boots_image() -> None:
+    version = Change("engine_version", "0.28.0", "0.29.0", "boot 9")
+    _, plan = asked_again(version, now=Now(image="vllm/vllm-openai:v0.29.0"))
+    assert {config.engine.image for config in plan.configs} == {"vllm/vllm-openai:v0.29.0"}
+
+
+def test_a_setting_that_is_gone_by_now_is_taken_out() -> None:
+    _, plan = asked_again(Change("production.args.max-num-seqs", 8, None, "container"))
+    assert "max-num-seqs" not in plan.configs[0].engine.args
+
+
+def test_a_config_that_its_file_has_no_more_is_told() -> None:
+    with pytest.raises(NothingToDecide, match="any more"):
+        reask(a_decision(), (), Now(), plan=load(FILE), file_text=FILE)
+
+
+# --- exported ----------------------------------------------------------------------------------------------------
+
+CHOSEN = Shipped(
+    "k=5", "img:1", ("vllm", "serve", "org/m", "--speculative-config", '{"a": "$x"}'), {"method": "dflash"}
+)
+FALLBACK = Shipped("mtp", "img:1", ("vllm", "serve", "org/m"), {"method": "mtp"})
+
+
+def lines_of(form: str) -> list[str]:
+    return exported(a_decision(), CHOSEN, FALLBACK, form=form, state="questioned").splitlines()
+
+
+def test_an_export_says_how_the_decision_stands_and_has_the_fallback_as_a_comment() -> None:
+    lines = lines_of("args")
+    assert lines[0].startswith("# decision 1 (questioned)")
+    assert "# fallback: mtp" in lines
+    shipped = [line for line in lines if not line.startswith("#")]
+    assert shipped == ["vllm serve org/m \\", '--speculative-config \'{"a": "$x"}\'']
+
+
+def test_compose_reads_no_dollar_as_its_own() -> None:
+    assert any("$$x" in line for line in lines_of("compose"))
+
+
+def test_the_yaml_is_an_entry_of_a_sweep_file() -> None:
+    assert "- name: k=5" in lines_of("yaml")
