@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -94,11 +94,14 @@ def _surroundings(document: Document) -> list[tuple[str, str]]:
 
 
 def _applied(rows: Sequence[WindowRow], left_out: list[str]) -> list[WindowRow]:
-    """Leave out configs that were not applied as asked: they stand on no corner, or on another one."""
-    wrong = sorted({row.config for row in rows if row.not_applied})
+    """Leave out configs that were applied otherwise than most: they stand on no corner, or on another one."""
+    usual = max(Counter(row.not_applied for row in rows).items(), key=lambda item: item[1], default=((), 0))[0]
+    wrong = sorted({row.config for row in rows if row.not_applied != usual})
     if wrong:
-        left_out.append(f"not applied as asked: {text.several(wrong)}")
-    return [row for row in rows if not row.not_applied]
+        left_out.append(f"not applied as asked, or otherwise than the others: {text.several(wrong)}")
+    if usual:
+        left_out.append(f"nothing, but in all configs this was not applied as asked: {text.several(usual)}")
+    return [row for row in rows if row.not_applied == usual]
 
 
 # --- words -----------------------------------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ def _method(document: Document) -> str:
 
 def lines_for(grid: Grid) -> list[str]:
     """Return lines of a sweep file that measure the missing corners: these alone where they make a grid, else the whole one."""
-    missing = grid.missing
+    missing = grid.missing if grid.factors else []
     if not missing:
         return []
     levels = [sorted({corner[i] for corner in missing}) for i in range(len(grid.factors))]

@@ -47,20 +47,27 @@ def tested(pooled: PooledRate | None) -> str:
 
 # --- cells -----------------------------------------------------------------------------------------------------------
 
+Beside = tuple[WindowRow, Spread, PooledRate]
+"""One of a cell's windows, the spread of its plain rates, and its pooled rate."""
+
 Key = tuple[str, str, str, int, float]
 """Config fingerprint, conditions, box, streams, temperature."""
 
 
-def pooled_cells(windows: Sequence[WindowRow]) -> list[tuple[WindowRow, Spread, PooledRate]]:
-    """Return each cell that has a pooled rate or a refusal: one of its windows, the plain spread, the pooled rate."""
+def pooled_cells(windows: Sequence[WindowRow], *, family: Sequence[WindowRow] = ()) -> list[Beside]:
+    """Return each cell that has a pooled rate or a refusal: one of its windows, the plain spread, the pooled rate.
+
+    Args:
+        family: Further windows of the same nights, by which noise and trend are known better.
+    """
     rows = measured(windows)
     cells: dict[Key, list[WindowRow]] = {}
     for row in rows:
         cells.setdefault(_key(row), []).append(row)
     found = []
-    for pooled in pooled_rates(rows):
+    for pooled in pooled_rates(measured([*rows, *family])):
         key = (pooled.config_fingerprint, pooled.conditions, pooled.box, pooled.streams, pooled.temperature)
-        group = cells[key]
+        group = cells.get(key, [])
         rates = [row.decode_rate for row in group if row.decode_rate is not None]
         plain = spread_of(rates, boots=[row.boot_id for row in group])
         if plain is not None:
@@ -72,7 +79,7 @@ def _key(row: WindowRow) -> Key:
     return row.config_fingerprint, row.conditions, row.box, row.concurrency, float(row.temperature)
 
 
-def pooled_cells_table(found: Sequence[tuple[WindowRow, Spread, PooledRate]], *, title: str) -> Table:
+def pooled_cells_table(found: Sequence[Beside], *, title: str) -> Table:
     """Return plain means with pooled rates beside them, tokens / second."""
     digits = text.decimals(plain.mean for _, plain, _ in found)
     columns = (

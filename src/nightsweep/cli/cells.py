@@ -10,9 +10,11 @@ from typing import Any
 import click
 
 from nightsweep.analysis import documents, grouping, listings, records, tables
+from nightsweep.analysis.pooled_shown import Beside, pooled_cell_document, pooled_cells, pooled_cells_table
 from nightsweep.analysis.summary import summarise_prefills
 from nightsweep.analysis.values import CellSummary, Filters
 from nightsweep.cli import filters, render, shaping
+from nightsweep.cli.documents import family_of
 from nightsweep.cli.reading import Queries, access
 from nightsweep.plan.model import SINGLE_BATCH
 
@@ -20,6 +22,7 @@ from nightsweep.plan.model import SINGLE_BATCH
 @click.command("cells")
 @filters.filter_options(cells=True)
 @click.option("--flagged", is_flag=True, help="List the flagged windows too, with the reason of each flag.")
+@click.option("--pooled", is_flag=True, help="Show rates by pooled acceptance beside the plain means, with their test.")
 @click.option(
     "--group-by",
     metavar="KEY,KEY",
@@ -33,6 +36,7 @@ def command(
     ctx: click.Context,
     *,
     flagged: bool,
+    pooled: bool,
     group_by: str | None,
     columns: tuple[str, ...],
     sort: tuple[str, ...],
@@ -56,11 +60,26 @@ def command(
         if group_by is not None:
             _show_groups(ctx, queries, wanted, by=_keys(group_by), shape=shape, form=form)
             return
-        _show_cells(ctx, queries, wanted, flagged=flagged, shape=shape, form=form)
+        beside = _beside(queries, wanted) if pooled else None
+        _show_cells(ctx, queries, wanted, flagged=flagged, beside=beside, shape=shape, form=form)
+
+
+def _beside(queries: Queries, wanted: Filters) -> list[Beside]:
+    """Return the asked cells' pooled rates: acceptance is pooled over all concurrencies, those that are not asked for, too."""
+    rows = queries.windows(replace(wanted, concurrency=(), with_flagged="no"))
+    found = pooled_cells(rows, family=family_of(queries, rows))
+    return [one for one in found if not wanted.concurrency or one[0].concurrency in wanted.concurrency]
 
 
 def _show_cells(
-    ctx: click.Context, queries: Queries, wanted: Filters, *, flagged: bool, shape: shaping.Shape, form: str
+    ctx: click.Context,
+    queries: Queries,
+    wanted: Filters,
+    *,
+    flagged: bool,
+    beside: Sequence[Beside] | None,
+    shape: shaping.Shape,
+    form: str,
 ) -> None:
     fields, title = documents.CELL_FIELDS, f"Cells {filters.described(ctx)}".rstrip()
     cells = shape.arranged(queries.cells(wanted), record=_record)
@@ -84,9 +103,14 @@ def _show_cells(
         }
         if flagged:
             document["flagged_windows"] = [documents.window_document(row) for row in left_out]
+        if beside is not None:
+            document["pooled"] = [pooled_cell_document(row, pooled) for row, _, pooled in beside]
         render.print_json(document)
     else:
         _print(cells, alone, left_out, title=title, described=filters.described(ctx))
+        if beside:
+            render.write([render.Line("")])
+            render.show(pooled_cells_table(beside, title=f"Pooled beside plain {filters.described(ctx)}".rstrip()))
 
 
 def _print(

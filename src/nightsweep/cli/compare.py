@@ -11,12 +11,9 @@ import click
 from nightsweep.analysis import compared, sides
 from nightsweep.analysis.values import Filters, WindowRow
 from nightsweep.cli import filters, places, render
-from nightsweep.cli.documents import documents_of
+from nightsweep.cli.documents import documents_of, family_of
 from nightsweep.cli.reading import Queries, access, find_sweep
 from nightsweep.errors import NotFound
-
-FAMILY_SWEEPS = 4
-"""Newest sweeps of the compared windows whose other windows tell how values scatter."""
 
 
 def parse_ratio(words: str) -> float:
@@ -67,13 +64,6 @@ def _hint(pattern: str, queries: Queries) -> str:
     return "`nightsweep cells` lists what was measured"
 
 
-def _family(pairing: sides.Pairing, queries: Queries) -> list[WindowRow]:
-    """Return all windows of the newest sweeps that the compared ones are of."""
-    own = {row.sweep_id for side in (pairing.a, pairing.b) for row in side.rows}
-    newest = sorted(own, reverse=True)[:FAMILY_SWEEPS]
-    return [row for sweep in newest for row in queries.windows(Filters(sweep=sweep, with_flagged="no"))]
-
-
 @click.command("compare")
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
@@ -109,7 +99,7 @@ def command(
         rows_a, rows_b = (_windows_of(wanted, queries, asked) for wanted in (a, b))
         known = documents_of(queries, [*rows_a, *rows_b])
         pairing = sides.paired(rows_a, rows_b, known=known, across=across)
-        family = _family(pairing, queries)
+        family = family_of(queries, [*pairing.a.rows, *pairing.b.rows])
     found = compared.compared(
         pairing, family=family, same_within=same_within, wanted=lambda row: places.wanted(row, at)
     )

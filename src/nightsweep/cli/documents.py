@@ -1,12 +1,21 @@
-"""What fingerprints of stored windows stand for."""
+"""What stands behind windows: the documents of their fingerprints, and the nights that they are of."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from nightsweep.analysis.sides import Documents
-from nightsweep.analysis.values import WindowRow
+from nightsweep.analysis.values import Filters, WindowRow
 from nightsweep.cli.reading import Queries
+
+FAMILY_SWEEPS = 4
+"""Newest sweeps of the asked windows whose other windows tell how values scatter."""
+
+
+def family_of(queries: Queries, rows: Sequence[WindowRow]) -> list[WindowRow]:
+    """Return all windows of the newest sweeps that the rows are of."""
+    newest = sorted({row.sweep_id for row in rows}, reverse=True)[:FAMILY_SWEEPS]
+    return [row for sweep in newest for row in queries.windows(Filters(sweep=sweep, with_flagged="no"))]
 
 
 def documents_of(queries: Queries, rows: Sequence[WindowRow]) -> Documents:
