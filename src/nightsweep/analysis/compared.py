@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from nightsweep.analysis import text
-from nightsweep.analysis.comparing import SAME, UNDECIDED, Comparison, Difference, compare
+from nightsweep.analysis.comparing import OPEN, SAME, UNDECIDED, Comparison, Difference, compare
 from nightsweep.analysis.documents import spread_document
 from nightsweep.analysis.intervals import Observation
 from nightsweep.analysis.pooled import PooledRate, PooledRatio, observed, pooled_rates, pooled_ratio
@@ -218,7 +218,7 @@ def verdict(plain: Comparison) -> str:
     if plain.verdict != UNDECIDED:
         return plain.verdict
     needed = f", needs about {text.plural(plain.needed, 'more window')} of each" if plain.needed else ""
-    return f"undecided{needed}" + (f": {plain.why}" if plain.why else "")
+    return f"undecided{needed}" + (f": {plain.why}" if plain.why not in (None, OPEN) else "")
 
 
 def _mark(one: Compared) -> str:
@@ -239,7 +239,6 @@ def pooled_table(found: Sequence[Compared], *, simulated: bool) -> Table | None:
         Column("B pooled", "tokens/s", right=False),
         Column("B/A"),
         Column("95% interval", right=False),
-        Column("test of pooling, A; B", right=False),
     )
     rows = tuple(
         Row(
@@ -250,13 +249,19 @@ def pooled_table(found: Sequence[Compared], *, simulated: bool) -> Table | None:
                 with_interval(one.pooled_b, digits=digits),
                 text.number(None if one.pooled is None else one.pooled.ratio, digits=3),
                 text.ABSENT if one.pooled is None else span(one.pooled.low, one.pooled.high),
-                "; ".join(tested(side) for side in (one.pooled_a, one.pooled_b)),
             )
         )
         for one in shown
     )
     title = "Beside it, with acceptance pooled over concurrencies"
-    return Table(title, columns, (Group("", rows),), notes=(POOLED_NOTE,), simulated=simulated)
+    return Table(title, columns, (Group("", rows),), notes=(*_tests(shown), POOLED_NOTE), simulated=simulated)
+
+
+def _tests(found: Sequence[Compared]) -> list[str]:
+    """Return what the test of pooling said of each side at each temperature, each once."""
+    sides = [(name, one, side) for one in found for name, side in (("A", one.pooled_a), ("B", one.pooled_b)) if side]
+    lines = [f"{name} at T={text.temperature(one.temperature)}: {tested(side)}" for name, one, side in sides]
+    return list(dict.fromkeys(lines))
 
 
 # --- for programs ----------------------------------------------------------------------------------------------------

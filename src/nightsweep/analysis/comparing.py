@@ -27,6 +27,7 @@ SAME_WITHIN = 0.03
 """Ratio within which two configs are called the same, unless the user says another."""
 MOST_WINDOWS = 10_000
 
+OPEN = "the interval holds both the same and a difference that matters"
 BETTER, WORSE, SAME, UNDECIDED = "better", "worse", "same", "undecided"
 
 
@@ -135,10 +136,11 @@ def judged(found: Comparison, *, level: float) -> Comparison:
     se, df = difference(found.a, found.b, shared=found.shared, fewer=found.fewer)
     half, distance = quantile(level, df) * se, math.log(found.ratio)
     low, high = distance - half, distance + half
-    verdict, needed, why = _verdict(distance, half, within=math.log1p(found.same_within)), None, None
+    verdict, needed = _verdict(distance, half, within=math.log1p(found.same_within)), None
+    why: str | None = None
     if verdict == UNDECIDED:
         needed = windows_needed(found, se=se, level=level)
-        why = "the interval holds both the same and a difference that matters"
+        why = OPEN
     p = _two_sided(distance, se, df)
     return replace(found, low=math.exp(low), high=math.exp(high), verdict=verdict, needed=needed, why=why, p=p)
 
@@ -211,7 +213,8 @@ def _held_together(found: Sequence[Comparison], *, level: float) -> list[Compari
         one = found[index]
         if not stands and one.verdict in (BETTER, WORSE):
             why = f"{one.verdict} by itself, but among {len(claims)} cells one such comes by chance"
-            held[index] = replace(one, verdict=UNDECIDED, why=why, needed=_again(one, level=level))
+            together = 1 - (1 - level) / len(claims)
+            held[index] = replace(one, verdict=UNDECIDED, why=why, needed=_again(one, level=together))
     return held
 
 

@@ -41,7 +41,7 @@ def tested(pooled: PooledRate | None) -> str:
         f"p={p:.2f} {name}" for name, p in (("spread", pooling.p_spread), ("trend", pooling.p_trend)) if p is not None
     ]
     if pooling.least_seen is not None:
-        found.append(f"a change below {text.percent(pooling.least_seen, digits=1)} would not be seen")
+        found.append(f"a change below {text.percent(pooling.least_seen, digits=1)} may go unseen")
     return ", ".join(found) or "not tested"
 
 

@@ -55,7 +55,8 @@ def command(ctx: click.Context, *, sweep: str, at: Sequence[places.Place], form:
 
 def _print(shown: effects_shown.Shown, *, name: str) -> None:
     if shown.grid.factors:
-        cells = ", ".join(f"c={streams} T={temperature:g}" for streams, temperature in shown.fit.cells)
+        streams, temperatures = ({cell[part] for cell in shown.fit.cells} for part in (0, 1))
+        cells = f"c={','.join(map(str, sorted(streams)))} and T={','.join(f'{one:g}' for one in sorted(temperatures))}"
         render.show(effects_shown.effects_table(shown, title=f"Effects on the decode rate, {name}, over {cells}"))
         pairs = effects_shown.interactions_table(shown, title="Pairs of settings")
         if pairs is not None:
