@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from nightsweep.analysis import text
-from nightsweep.analysis.comparing import UNDECIDED, compare
+from nightsweep.analysis.comparing import UNDECIDED, WORSE, Comparison, compare
 from nightsweep.analysis.intervals import Observation, interval_of, noise_of
 from nightsweep.analysis.pooled import observed
 from nightsweep.analysis.premises import (
@@ -136,13 +136,14 @@ def _evidence(choice: Choice, material: Material, rows: Sequence[WindowRow], amo
     conditions = [expanded((row.conditions, row.box, row.simulated), material.documents) for row in _one_each(rows)]
     _, moved = held_fixed(conditions)
     names = {row.config_fingerprint: row.config for row in rows}
+    held = _held_against(choice, runner_up, rows, observations)
     return Evidence(
         cells=cells,
         configs={name: names[name] for name in among},
         runner_up=runner_up,
-        verdicts=tuple(_verdicts(choice, runner_up, rows, observations)),
+        verdicts=tuple(_told(one, names[other]) for other, one in held),
         not_fixed={name: values for name, values in moved.items() if _compared(name)},
-        warnings=tuple(_warnings(choice, cells)),
+        warnings=(*_warnings(choice, cells), *_not_shown(runner_up, held, names)),
         unknown=material.unknown,
         container=material.container,
     )
@@ -196,28 +197,47 @@ def _runner_up(chosen: str, others: Sequence[str], cells: Sequence[CellEvidence]
     return max(scores, key=lambda name: scores[name], default=None)
 
 
-def _verdicts(
+def _held_against(
     choice: Choice, runner_up: str | None, rows: Sequence[WindowRow], observations: Mapping[int, Observation]
-) -> Iterator[str]:
+) -> list[tuple[str, Comparison]]:
+    """Return how the chosen config stands to the runner-up and the fallback, cell by cell: (the other, comparison)."""
     by_config: dict[str, list[Observation]] = defaultdict(list)
     for row in rows:
         by_config[row.config_fingerprint].append(observations[row.window_id])
-    names = {row.config_fingerprint: row.config for row in rows}
-    for other in dict.fromkeys((runner_up, choice.fallback)):
-        if other is None or other == choice.chosen or other not in by_config:
-            continue
-        for found in compare(by_config[other], by_config[choice.chosen], family=list(observations.values())):
-            ratio = "" if found.ratio is None else f" x{found.ratio:.3f}"
-            span = "" if found.low is None or found.high is None else f" ({found.low:.3f}–{found.high:.3f})"
-            why = f": {found.why}" if found.why and found.verdict == UNDECIDED else ""
-            at = f"{text.plural(found.streams, 'stream')}, T={text.temperature(Decimal(str(found.temperature)))}"
-            yield f"against {names[other]} at {at}: {found.verdict}{ratio}{span}{why}"
+    others = [name for name in dict.fromkeys((runner_up, choice.fallback)) if name is not None]
+    return [
+        (other, found)
+        for other in others
+        if other != choice.chosen and other in by_config
+        for found in compare(by_config[other], by_config[choice.chosen], family=list(observations.values()))
+    ]
+
+
+def _told(found: Comparison, other: str) -> str:
+    ratio = "" if found.ratio is None else f" x{found.ratio:.3f}"
+    span = "" if found.low is None or found.high is None else f" ({found.low:.3f}–{found.high:.3f})"
+    why = f": {found.why}" if found.why and found.verdict == UNDECIDED else ""
+    return f"against {other} at {_at(found.streams, found.temperature)}: {found.verdict}{ratio}{span}{why}"
+
+
+def _at(streams: int, temperature: Decimal | float) -> str:
+    return f"{text.plural(streams, 'stream')}, T={text.temperature(Decimal(str(temperature)))}"
+
+
+def _not_shown(
+    runner_up: str | None, held: Sequence[tuple[str, Comparison]], names: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield where the choice is not what the evidence shows to be the best."""
+    for other, found in held:
+        if other == runner_up and found.verdict in (UNDECIDED, WORSE):
+            more = f"; about {text.plural(found.needed, 'further window')} of each would tell" if found.needed else ""
+            yield f"not shown to be better than {names[other]} at {_at(found.streams, found.temperature)}: {found.verdict}{more}"
 
 
 def _warnings(choice: Choice, cells: Sequence[CellEvidence]) -> Iterator[str]:
     for cell in cells:
         if cell.n == 1:
-            at = f"{text.plural(cell.concurrency, 'stream')}, T={text.temperature(cell.temperature)}"
+            at = _at(cell.concurrency, cell.temperature)
             yield f"{cell.mean:.1f} rests on one run: measure it again ({cell.name} at {at})"
     if choice.fallback not in {cell.config for cell in cells}:
         yield "the fallback was not measured in these cells: what falling back costs is not known"

@@ -142,6 +142,23 @@ def judged(prediction: Prediction, low: float, high: float) -> str:
     return AS_EXPECTED if inside else OPEN
 
 
+def worth_reading(found: Sequence[Found]) -> list[Found]:
+    """Return what a report shows: all that a person wrote, and of the estimates those at the fewest streams, or broken ones."""
+    fewest: dict[tuple[str, object], int] = {}
+    for one in found:
+        told = one.expected.prediction
+        place = (told.config, told.temperature)
+        fewest[place] = min(fewest.get(place, told.concurrency), told.concurrency)
+    return [
+        one
+        for one in found
+        if one.expected.prediction.source != FROM_BANDWIDTH
+        or one.verdict in (HIGHER, LOWER)
+        or one.expected.prediction.concurrency
+        == fewest[one.expected.prediction.config, one.expected.prediction.temperature]
+    ]
+
+
 # --- shown -----------------------------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from nightsweep.analysis import listings, tables, text
 from nightsweep.analysis.blocks import Block, Bullets, Heading, Lines, Paragraph
 from nightsweep.analysis.caveats import caveats, leads, overlap
-from nightsweep.analysis.expected import Expected, expected_and_found, expected_table
+from nightsweep.analysis.expected import Expected, expected_and_found, expected_table, worth_reading
 from nightsweep.analysis.summary import in_plan_order, summarise, summarise_prefills
 from nightsweep.analysis.values import (
     BootRow,
@@ -261,7 +261,7 @@ def _cells(night: Night) -> Iterator[Block]:
 def _expected(night: Night) -> Iterator[Block]:
     if night.expected:
         yield Heading(2, "Expected and found")
-        found = expected_and_found(night.expected, night.windows)
+        found = worth_reading(expected_and_found(night.expected, night.windows))
         title = "What was written before the run, and what all nights so far found"
         yield expected_table(found, title=title, simulated=night.sweep.simulated)
 

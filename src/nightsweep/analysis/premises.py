@@ -290,8 +290,9 @@ def _production(decision: Decision, now: Mapping[str, Any] | None, *, chosen: Ma
 
 # --- what is held fixed ----------------------------------------------------------------------------------------------
 
-NOT_COMPARED = ("config", "software", "box", "not_applied", "page_cache_dropped")
-"""Conditions that are no premise of their own: the config has its own, a version of this program changes no engine."""
+OF_THE_CONFIG = ("config", "engine", "model", "model_revision", "draft_model", "draft_revision")
+NOT_COMPARED = (*OF_THE_CONFIG, "software", "box", "not_applied", "page_cache_dropped")
+"""Conditions that are no premise of their own: the config says them, or they change no engine, as this program's version."""
 
 
 def held_fixed(documents: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, tuple[str, ...]]]:

@@ -11,7 +11,7 @@ from decimal import Decimal
 from nightsweep.analysis import listings, markdown, tables, text
 from nightsweep.analysis.caveats import caveats
 from nightsweep.analysis.control import control_table
-from nightsweep.analysis.expected import Expected, expected_and_found, expected_table
+from nightsweep.analysis.expected import Expected, expected_and_found, expected_table, worth_reading
 from nightsweep.analysis.markdown import bullets, code, escape, inline_code
 from nightsweep.analysis.summary import in_plan_order, summarise, summarise_prefills
 from nightsweep.analysis.values import BootRow, CellSummary, PrefillRow, PrefillSummary, SweepRow, WindowRow
@@ -225,7 +225,7 @@ def _prefills(prefills: Sequence[PrefillSummary]) -> str:
 def _expected(expected: Sequence[Expected], windows: Sequence[WindowRow], *, simulated: bool) -> str:
     if not expected:
         return ""
-    found = expected_and_found(expected, windows)
+    found = worth_reading(expected_and_found(expected, windows))
     table = expected_table(found, title="What was written before the run, and what was found", simulated=simulated)
     return f"## Expected and found\n\n{markdown.table(table)}"
 

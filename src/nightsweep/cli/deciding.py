@@ -117,6 +117,24 @@ def _prompts(decision: Decision, plan: SweepPlan | None, reached: Reach, skipped
         return {}
 
 
+def _asked_once(ask: Callable[[str], ForeignContainer]) -> Callable[[str], ForeignContainer]:
+    """Return the same, asked once for each name: a Docker that is away must not be waited for by every decision."""
+    known: dict[str, ForeignContainer | HostError] = {}
+
+    def asked(name: str) -> ForeignContainer:
+        if name not in known:
+            try:
+                known[name] = ask(name)
+            except HostError as error:
+                known[name] = error
+        found = known[name]
+        if isinstance(found, HostError):
+            raise found
+        return found
+
+    return asked
+
+
 def _wired() -> Reach:
     from nightsweep import wiring
 
@@ -124,6 +142,6 @@ def _wired() -> Reach:
         decisions=lambda: wiring.open_decisions(wiring.settings()),
         queries=lambda: wiring.open_queries(wiring.settings()),
         now=lambda: datetime.now(UTC),
-        foreign=lambda name: wiring.docker_host().foreign(name),
+        foreign=_asked_once(lambda name: wiring.docker_host().foreign(name)),
         prompts_hash=wiring.prompts_hash,
     )

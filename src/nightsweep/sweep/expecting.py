@@ -23,7 +23,8 @@ def write_expected(tools: Tools, lease: Lease, plan: SweepPlan) -> None:
 
 def write_estimates(tools: Tools, lease: Lease, plan: SweepPlan, running: Running, *, box: BoxFacts) -> None:
     """Keep the bandwidth estimate of a config whose weights its boot has just told; nothing where a part is not known."""
-    bandwidth = bandwidth_of(box.facts, written=plan.memory_bandwidth)
+    real = {} if box.simulated else box.facts  # this machine's accelerator says nothing of a simulated one
+    bandwidth = bandwidth_of(real, written=plan.memory_bandwidth)
     facts, config = running.facts, running.config
     if bandwidth is None or not facts.weights:
         return

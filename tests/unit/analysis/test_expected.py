@@ -8,7 +8,14 @@ from decimal import Decimal
 import pytest
 
 from nightsweep.analysis.bandwidth import Known, bandwidth_of, estimates
-from nightsweep.analysis.expected import Expected, Found, expected_and_found, expected_table, limits
+from nightsweep.analysis.expected import (
+    Expected,
+    Found,
+    expected_and_found,
+    expected_table,
+    limits,
+    worth_reading,
+)
 from nightsweep.plan.expect import FROM_BANDWIDTH, FROM_FILE, Prediction
 from nightsweep.units import GiB, Tokens
 from tests.storekit.builders import a_config, a_plan
@@ -137,3 +144,11 @@ def test_what_the_file_says_of_the_bandwidth_counts_first_and_unequal_cards_are_
     assert bandwidth_of(mixed, written=None) is None
     assert bandwidth_of(mixed, written=1e9) == 1e9
     assert bandwidth_of({}, written=None) is None
+
+
+def test_a_report_shows_all_that_a_person_wrote_and_few_of_the_estimates() -> None:
+    def one(streams: int, source: str, verdict: str) -> Found:
+        return Found(expected(concurrency=streams, source=source), verdict=verdict)
+
+    shown = [one(1, FROM_BANDWIDTH, "as expected"), one(8, FROM_FILE, "open"), one(8, FROM_BANDWIDTH, "lower")]
+    assert worth_reading([*shown, one(8, FROM_BANDWIDTH, "as expected")]) == shown

@@ -211,3 +211,9 @@ def test_premises_are_what_all_of_the_evidence_shares_and_the_rest_is_said() -> 
 def test_a_choice_from_one_config_is_none() -> None:
     with pytest.raises(NothingToDecide, match="no other config"):
         decide(FIVE_OR_SEVEN, material(*of("five", 28.5)), at=EVENING)
+
+
+def test_a_choice_that_the_evidence_does_not_show_to_be_best_says_so() -> None:
+    rows = [*of("five", 28.5, 24.0, 31.0), *of("seven", 27.0, 29.9, 26.0, first=10)]
+    warnings = decide(FIVE_OR_SEVEN, material(*rows), at=EVENING).evidence.warnings
+    assert any("not shown to be better than seven at 1 stream, T=0.7: undecided" in warning for warning in warnings)
