@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from nightsweep.analysis import text
@@ -47,6 +48,7 @@ class GroupSummary:
         cells: Different cells (config, concurrency, temperature) in it.
         conditions: Different conditions in it: with more than one, its runs are not repeats of each other.
         flagged: Windows that are left out of every mean.
+        first, last: When its first and last clean window started; None without any.
     """
 
     keys: Mapping[str, Any]
@@ -55,20 +57,25 @@ class GroupSummary:
     conditions: int
     flagged: int
     simulated: bool
+    first: datetime | None = None
+    last: datetime | None = None
 
 
 def group_document(group: GroupSummary) -> Document:
     """Return a group; every number with mean, n, boots, min, max, sd and CV."""
     numbers = {NAMED.get(name, name): spread_document(spread) for name, spread in group.numbers.items()}
     counts = {"cells": group.cells, "conditions_pooled": group.conditions, "windows_flagged": group.flagged}
-    return {**group.keys, **numbers, **counts, "simulated": group.simulated}
+    times = {
+        name: None if at is None else at.isoformat() for name, at in (("first", group.first), ("last", group.last))
+    }
+    return {**group.keys, **numbers, **counts, **times, "simulated": group.simulated}
 
 
 def group_fields(by: Sequence[str]) -> tuple[str, ...]:
     """Return the columns of the CSV of groups: paths into `group_document`."""
     parts = ("mean", "n", "boots", "min", "max", "sd", "cv")
     numbers = (f"{NAMED.get(name, name)}.{part}" for name in NUMBERS for part in parts)
-    return (*by, *numbers, "cells", "conditions_pooled", "windows_flagged", "simulated")
+    return (*by, *numbers, "cells", "conditions_pooled", "windows_flagged", "first", "last", "simulated")
 
 
 def groups_table(groups: Sequence[GroupSummary], *, by: Sequence[str], title: str) -> Table:

@@ -51,6 +51,18 @@ def column_of(word: str, names: Sequence[str]) -> str:
     )
 
 
+def with_runs(names: Sequence[str], every: Sequence[str]) -> list[str]:
+    """Return chosen columns with what a mean never stands without, where it was not chosen: run count, least and most."""
+    shown: list[str] = []
+    for name in names:
+        shown.append(name)
+        base = name.removesuffix("_mean")
+        if base != name:
+            beside = (f"{base}_{part}" for part in ("n", "min", "max"))
+            shown += [one for one in beside if one in every and one not in names]
+    return shown
+
+
 def in_order(items: Sequence[T], keys: Sequence[str], *, record: Callable[[T], Mapping[str, Any]]) -> list[T]:
     """Return the items sorted by columns, "-name" from the greatest down; absent values come last, equal items stay in order.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, TypeVar
 
 import click
 
-from nightsweep.analysis.values import WindowRow
+from nightsweep.analysis.values import Filters, WindowRow
 from nightsweep.cli.filters import parse_concurrency, parse_temperature
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -67,6 +67,26 @@ def at_option(command: F) -> F:
 def wanted(row: WindowRow, places: Sequence[Place]) -> bool:
     """Return whether the window is of one of the places; without any, every window is."""
     return not places or any(place.holds(row) for place in places)
+
+
+def narrowed(asked: Filters, places: Sequence[Place], *, config: str) -> Filters:
+    """Return the filters of a config at these places, as far as filters can say it; `fits` does the rest."""
+    streams = {place.streams for place in places}
+    temperatures = {place.temperature for place in places}
+    return replace(
+        asked,
+        config=config,
+        concurrency=() if None in streams else tuple(sorted(one for one in streams if one is not None)),
+        temperature=() if None in temperatures else tuple(sorted(one for one in temperatures if one is not None)),
+    )
+
+
+def fits(concurrency: int, temperature: float, places: Sequence[Place]) -> bool:
+    """Return whether a cell is one of the places; without any, every cell is."""
+    at = Decimal(str(temperature))
+    return not places or any(
+        place.streams in (None, concurrency) and place.temperature in (None, at) for place in places
+    )
 
 
 def _places(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[Place, ...]:

@@ -87,6 +87,11 @@ class Listing:
     title: str
     simulated: bool = False
 
+    @property
+    def columns(self) -> list[str]:
+        """All columns by name."""
+        return [path.replace(".", "_") for path in self.fields]
+
     def flat(self, document: Document) -> records.Record:
         """Return a row as a flat record."""
         return records.record_of(document, self.fields)
@@ -105,6 +110,7 @@ def shown(listing: Listing, shape: Shape, *, form: str) -> bool:
         return True
     if not shape.columns:
         return False
+    names = names if form == "json" else records.with_runs(names, listing.columns)
     rows = [{name: listing.flat(document)[name] for name in names} for document in listing.documents]
     if form == "json":
         render.print_json({listing.name: rows})

@@ -66,6 +66,8 @@ def groups_matching(connection: sa.Connection, filters: Filters, by: Sequence[st
         sa.func.count(sa.distinct(cell)).filter(of_clean).label("cells"),
         sa.func.count(sa.distinct(base.c.conditions)).filter(of_clean).label("pools"),
         sa.func.bool_or(base.c.simulated).label("any_simulated"),
+        sa.func.min(base.c.started_at).filter(of_clean).label("first"),
+        sa.func.max(base.c.started_at).filter(of_clean).label("last"),
     ).where(base.c.boot_round < CONTROL_ROUND)
     rows = connection.execute(wanted.group_by(*key).order_by(*(column.asc().nulls_first() for column in key)))
     return [
@@ -76,6 +78,8 @@ def groups_matching(connection: sa.Connection, filters: Filters, by: Sequence[st
             conditions=row.pools,
             flagged=row.flagged,
             simulated=row.any_simulated,
+            first=row.first,
+            last=row.last,
         )
         for row in rows
     ]

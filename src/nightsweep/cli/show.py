@@ -1,0 +1,140 @@
+"""`nightsweep show`: everything that stands behind a number."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from nightsweep.analysis import documents, listings, text, wholes
+from nightsweep.analysis.summary import summarise
+from nightsweep.analysis.values import BootRow
+from nightsweep.analysis.whole import WholeBoot, WholeWindow, derived_again
+from nightsweep.cli import boots, render
+from nightsweep.cli.reading import Queries, access
+from nightsweep.cli.render import Line
+
+
+@click.command("show")
+@click.argument("what", type=click.Choice(["window", "boot", "cell"]))
+@click.argument("number", type=click.IntRange(min=1), metavar="ID")
+@click.option("--log", "with_log", is_flag=True, help="Print the boot's whole log instead (of a window: its boot's).")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document with all raw data, metrics pages too.")
+@click.pass_context
+def command(ctx: click.Context, *, what: str, number: int, with_log: bool, as_json: bool) -> None:
+    """Show a window, boot or cell with its raw data.
+
+    A window's numbers are derived again from its raw readings and held against those that are stored. A boot has its facts
+    with the lines they came from; a cell, its windows one by one.
+
+    \b
+    Example:
+      nightsweep show window 4711
+      nightsweep show boot 17 --log
+      nightsweep show cell 12 --json
+    """
+    with access(ctx).queries() as queries:
+        if with_log:
+            _log(queries, what, number)
+        elif what == "window":
+            _window(queries.whole_window(number), as_json=as_json)
+        elif what == "boot":
+            _boot(queries.whole_boot(number), as_json=as_json)
+        else:
+            _cell(queries, number, as_json=as_json)
+
+
+def _log(queries: Queries, what: str, number: int) -> None:
+    if what == "cell":
+        raise click.UsageError("a cell may have several boots: --log needs `show boot ID` or `show window ID`")
+    boot = number if what == "boot" else queries.whole_window(number).boot.boot_id
+    boots.print_log(queries.boot_log(boot), boot=boot)
+
+
+def _window(window: WholeWindow, *, as_json: bool) -> None:
+    if as_json:
+        render.print_json(wholes.whole_window_document(window))
+        return
+    row, raw = window.row, window.raw
+    simulated = f" [{text.SIMULATED}]" if row.simulated else ""
+    head = f"Window {row.window_id}: {text.printable(row.config)}, {text.plural(row.concurrency, 'stream')}, "
+    render.write([Line(f"{head}T={text.temperature(row.temperature)}{simulated}", style="title")])
+    render.write([Line(f"  {derived_again(window).said}", style="strong")])
+    for flag in row.flags:
+        render.write([Line(f"  flag {flag}: {text.printable(row.flag_details.get(flag, ''))}", style="flagged")])
+    for note in row.notes:
+        render.write([Line(f"  note: {text.printable(note)}", style="note")])
+    place = {"sweep": f"{row.sweep_name} ({row.sweep_id})", "cell": window.cell_id, "boot": row.boot_id, "box": row.box}
+    stored = {name: value for name, value in window.stored.items() if name not in wholes.NOT_SHOWN}
+    _tables(
+        wholes.facts_table({**place, **stored}, title="Stored"),
+        wholes.counters_table(raw),
+        wholes.requests_table(raw.requests, opened=None if raw.before is None else raw.before.at),
+    )
+    for name, side in (("before", raw.before), ("after", raw.after)):
+        if side is not None:
+            said = f"at {side.at:.6f} s ± {side.uncertainty * 1e3:.2f} ms, {side.wall:%Y-%m-%d %H:%M:%S} UTC"
+            render.write(
+                [Line(f"reading {name}: {said}, page of {text.count(len(side.raw))} bytes (--json prints it)")]
+            )
+    if window.box_samples:
+        render.write([Line(f"box samples: {len(window.box_samples)} (--json prints them)")])
+    _documents({"Box state": row.box_state, "Conditions": window.conditions, "Config": window.config_document})
+    _command(window.boot)
+
+
+def _boot(boot: WholeBoot, *, as_json: bool) -> None:
+    if as_json:
+        render.print_json(wholes.whole_boot_document(boot))
+        return
+    render.print_boots([boot.row], title=f"Boot {boot.row.boot_id}")
+    shown = {name: value for name, value in boot.stored.items() if name not in ("facts", "applied", "command", "fence")}
+    _tables(wholes.facts_table(shown, title="Stored"))
+    if boot.row.facts.get("facts"):
+        _tables(wholes.statements_table(boot.row.facts))
+    applied = boot.stored.get("applied") or {}
+    said = "everything was applied as asked" if applied and not applied.get("not_applied") else ""
+    if not applied:
+        said = "no proof: the boot was never ready"
+    render.write([Line(""), Line("Applied config", style="title")])
+    render.write([Line(f"  {line}") for line in (said, *listings.boot_notes(boot.row)) if line])
+    _documents({"Proof": applied, "Config": boot.config_document})
+    _command(boot.row)
+    if boot.windows:
+        _tables(wholes.windows_table(boot.windows, title="Windows"))
+
+
+def _cell(queries: Queries, number: int, *, as_json: bool) -> None:
+    rows = queries.windows_of_cell(number)
+    cells = summarise(rows)
+    if as_json:
+        documented = [documents.window_document(row) for row in rows]
+        render.print_json({"cells": [documents.cell_document(cell) for cell in cells], "windows": documented})
+    elif not rows:
+        render.write([Line(f"cell {number} has no windows")])
+    else:
+        render.print_cells(cells, title=f"Cell {number} of sweep {text.printable(rows[0].sweep_name)}")
+        _tables(wholes.windows_table(rows, title="Windows"))
+
+
+def _tables(*shown: Any) -> None:
+    for table in shown:
+        render.write([Line("")])
+        render.show(table)
+
+
+def _documents(named: Mapping[str, Any]) -> None:
+    for name, document in named.items():
+        if document:
+            lines: Sequence[str] = json.dumps(
+                documents.finite(document), indent=2, default=documents.plain_json
+            ).splitlines()
+            render.write([Line(""), Line(name, style="title"), *(Line(line) for line in lines)])
+
+
+def _command(boot: BootRow) -> None:
+    if boot.command:
+        render.write([Line(""), Line("Command", style="title"), Line(text.printable(shlex.join(boot.command)))])
