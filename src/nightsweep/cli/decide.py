@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 
 import click
 
 from nightsweep.analysis.evidence import Choice, Material, decide
-from nightsweep.analysis.premises import STANDING, Decision
+from nightsweep.analysis.premises import Decision, state_of
 from nightsweep.analysis.values import Filters, SweepRow, WindowRow
 from nightsweep.cli import places, render
 from nightsweep.cli.decided import decision_lines
-from nightsweep.cli.deciding import Decisions, Reach, production_settings, reach
+from nightsweep.cli.deciding import Decisions, Reach, judge, production_settings, reach
 from nightsweep.cli.documents import documents_of
 from nightsweep.cli.reading import Queries, find_sweep
 from nightsweep.plan.mistakes import nearest
@@ -66,8 +65,10 @@ def command(
         material = _material(reached, queries, found, plan, windows, container=container)
         decision = decide(choice, material, at=reached.now())
         again = _same_question(decision, store)
-        kept = replace(decision, decision_id=store.add(decision))
-    render.write(decision_lines(kept, state=STANDING, changes=(), skipped=decision.evidence.unknown))
+        judged = judge(store.get(store.add(decision)), store, queries, reached)
+    skipped = (*decision.evidence.unknown, *judged.now.skipped)
+    state = state_of(judged.decision, judged.changes)  # a newer sweep may question it from the start
+    render.write(decision_lines(judged.decision, state=state, changes=judged.changes, skipped=skipped))
     for other in again:
         render.write([render.Line(f"decision {other} asked the same: `nightsweep decisions retire {other} --why ...`")])
 

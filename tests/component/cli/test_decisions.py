@@ -171,6 +171,14 @@ def test_five_is_the_block_is_questioned_when_the_drafting_rule_changes_and_aske
     assert "DFlash2 k=4 (draft_sample_method=probabilistic, rejection_sample_method=block)" in planned.output
 
 
+def test_a_decision_on_an_old_sweep_is_questioned_from_the_start_by_a_newer_one(desk: Desk) -> None:
+    desk.depth()
+    desk.rule()
+    said = desk.five_is_the_block("--at", "c=1").stdout
+    assert said.startswith("decision 1: questioned")
+    assert "config.speculative.draft_sample_method: was absent, is probabilistic" in said
+
+
 def test_a_decision_on_lone_runs_warns_loudly_and_keeps_its_windows(desk: Desk) -> None:
     enter(desk.store, FILE, {**DEPTH, "DFlash2 k=5": {8: [178.5]}}, box=BOX, prompts_hash=PROMPTS)
     said = desk.five_is_the_block("--at", "c=8").stdout
