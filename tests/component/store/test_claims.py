@@ -32,7 +32,7 @@ HOLDER = textwrap.dedent(
     def night():
         lease = store.claim(sweep_id, owner=owner, ttl=Seconds(0.5))
         held = store.stored(sweep_id)
-        left = remaining(plan, windows=held.windows, prefills={("x", 0): (True, 1)}, failed_boots=held.failed_boots)
+        left = remaining(plan, windows=held.windows, prefills=held.prefills, failed_boots=held.failed_boots)
         todo = [(task, repeat) for task in left for repeat in task.repeats]
         if not todo:
             store.release(lease, state="done", note="")
