@@ -24,7 +24,7 @@ from nightsweep.engine.values import (
 )
 from nightsweep.measurement.boxstate import BoxSample
 from nightsweep.measurement.values import PrefillResult, RawWindow, WindowResult
-from nightsweep.plan.expect import Prediction
+from nightsweep.plan.expect import Prediction, Resident
 from nightsweep.plan.fit import PastStarts
 from nightsweep.plan.model import (
     ContainerSpec,
@@ -538,6 +538,9 @@ class Store(Protocol):
 
     def past_starts(self, box_id: int) -> PastStarts:
         """Return how long engines, and production, took to start on this box, whatever its driver and kernel were then."""
+
+    def past_residents(self, box_id: int) -> Mapping[str, Resident]:
+        """Return what the newest boot of each config (by fingerprint) on this box told of its weights and KV cache."""
 
     def stored(self, sweep_id: int) -> Stored:
         """Return what the sweep already holds."""

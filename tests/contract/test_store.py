@@ -694,3 +694,13 @@ def test_expectations_are_taken_twice_and_by_the_current_holder_only(subject: Su
         night.store.predict(night.lease, [one], at=EVENING)
     with pytest.raises(LeaseLost):
         night.store.predict(replace(night.lease, fence=night.lease.fence - 1), [one], at=EVENING)
+
+
+def test_the_newest_boot_of_a_config_tells_its_weights(store: Store) -> None:
+    night = a_night(store)
+    assert store.past_residents(night.box_id) == {}
+    store.boot_ready(night.lease, night.boot_id, a_ready(), at=EVENING)
+    told = store.past_residents(night.box_id)
+    assert {name: (one.weights, one.kv_tokens) for name, one in told.items()} == {
+        night.plan.configs[0].fingerprint: (24.92, 838_501)
+    }

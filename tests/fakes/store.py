@@ -12,7 +12,7 @@ from typing import Any
 from nightsweep.engine.values import LogLine
 from nightsweep.errors import BootAlreadyEnded, BoxBusy, LeaseLost, NotFound, RepeatAlreadyStored
 from nightsweep.measurement.values import PrefillResult, WindowResult
-from nightsweep.plan.expect import Prediction
+from nightsweep.plan.expect import Prediction, Resident
 from nightsweep.plan.fingerprint import fingerprint
 from nightsweep.plan.fit import Longest, PastStart, PastStarts, program_of
 from nightsweep.plan.model import DECODE, SINGLE_BATCH, EngineConfig, PrefillRepeat, Repeat, SweepPlan
@@ -263,6 +263,17 @@ class FakeStore:
                 engines=tuple(_past_start(configs[name], times) for name, times in started.items()),
                 restores={name: _longest(times) for name, times in restored.items()},
             )
+
+    def past_residents(self, box_id: int) -> Mapping[str, Resident]:
+        """See `ports.Store`."""
+        with self._lock:
+            here = {i for i, box in self.boxes.items() if _same_box(box, self.boxes[box_id])}
+            found: dict[str, Resident] = {}
+            for boot in self.boots.values():
+                facts = None if boot.ready is None else boot.ready.facts
+                if boot.box_id in here and facts is not None and facts.weights is not None:
+                    found[boot.config] = Resident(facts.weights, facts.kv_cache, facts.kv_tokens)
+            return found
 
     def stored(self, sweep_id: int) -> Stored:
         """See `ports.Store`."""

@@ -10,13 +10,12 @@ Sources:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from nightsweep.plan.expect import DECODE_RATE, FROM_BANDWIDTH, STEP_TIME, Prediction
+from nightsweep.plan.expect import DECODE_RATE, FROM_BANDWIDTH, STEP_TIME, Prediction, Resident
 from nightsweep.plan.model import EngineConfig, ProbeSpec
-from nightsweep.units import GIB, GiB, Tokens
+from nightsweep.units import GIB
 
 BANDWIDTHS: tuple[tuple[str, float], ...] = (
     ("GB10", 273e9),
@@ -40,22 +39,6 @@ BANDWIDTHS: tuple[tuple[str, float], ...] = (
     ("L4", 300e9),
 )
 """Part of an accelerator's name -> bytes / second of its own memory; the first that fits counts."""
-
-
-@dataclass(frozen=True)
-class Known:
-    """What an estimate is made from.
-
-    Attributes:
-        weights: On one device, target and draft.
-        kv_cache, kv_tokens: Size of the KV cache and what it holds; None where the log does not say.
-        acceptance: Acceptance length that is expected, by (concurrency, temperature); absent ones are not.
-    """
-
-    bandwidth: float  # bytes / second, of one device
-    weights: GiB
-    kv_cache: GiB | None = None
-    kv_tokens: Tokens | None = None
 
 
 def bandwidth_of(facts: Mapping[str, Any], *, written: float | None) -> float | None:
@@ -87,18 +70,24 @@ def _within(part: Sequence[str], name: Sequence[str]) -> bool:
 
 
 def estimates(
-    config: EngineConfig, probe: ProbeSpec, known: Known, *, acceptance: Mapping[tuple[int, Decimal], float]
+    config: EngineConfig,
+    probe: ProbeSpec,
+    resident: Resident,
+    *,
+    bandwidth: float,
+    acceptance: Mapping[tuple[int, Decimal], float],
 ) -> tuple[Prediction, ...]:
     """Return the least step time and the highest decode rate of every cell of a config.
 
     Args:
+        bandwidth: Of one device's memory, bytes / second.
         acceptance: Acceptance length that the sweep file expects, by (concurrency, temperature); where there is none, every
             draft token counts as accepted: a limit that holds whatever the drafter does.
     """
     found: list[Prediction] = []
     for concurrency in probe.concurrency:
         for temperature in probe.temperature:
-            step, basis = _step(known, streams=concurrency, held=probe.sampling.max_tokens / 2)
+            step, basis = _step(resident, bandwidth, streams=concurrency, held=probe.sampling.max_tokens / 2)
             length, source = _length(config, acceptance.get((concurrency, temperature)))
             cell = (config.fingerprint, concurrency, temperature)
             found.append(Prediction(*cell, STEP_TIME, FROM_BANDWIDTH, step, None, basis=basis))
@@ -109,7 +98,7 @@ def estimates(
     return tuple(found)
 
 
-def _step(known: Known, *, streams: int, held: float) -> tuple[float, str]:
+def _step(known: Resident, bandwidth: float, *, streams: int, held: float) -> tuple[float, str]:
     """Return the least seconds of a step, and what they are made of."""
     weights = known.weights * GIB
     told = f"{known.weights:.2f} GiB of weights"
@@ -117,7 +106,7 @@ def _step(known: Known, *, streams: int, held: float) -> tuple[float, str]:
     if known.kv_cache is not None and known.kv_tokens:
         cache = streams * held * known.kv_cache * GIB / known.kv_tokens
         told += f" and {cache / GIB:.2f} GiB of KV cache ({streams} x {held:.0f} tokens)"
-    return (weights + cache) / known.bandwidth, f"{told} at {known.bandwidth / 1e9:g} GB/s"
+    return (weights + cache) / bandwidth, f"{told} at {bandwidth / 1e9:g} GB/s"
 
 
 def _length(config: EngineConfig, expected: float | None) -> tuple[float | None, str]:

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 
 from nightsweep.plan.fingerprint import fingerprint
 from nightsweep.plan.model import EngineConfig, Expectation, ProbeSpec
+from nightsweep.units import GiB, Tokens
 
 DECODE_RATE, ACCEPTANCE_LENGTH, STEP_TIME, RATIO = "decode_rate", "acceptance_length", "step_time", "ratio"
 QUANTITIES = (DECODE_RATE, ACCEPTANCE_LENGTH, STEP_TIME, RATIO)
@@ -48,6 +49,20 @@ class Prediction:
         limits = [self.low, self.high] if self.source == FROM_FILE else None
         told = [self.config, self.concurrency, str(round(self.temperature, 2)), self.quantity, self.source]
         return fingerprint({"of": told, "limits": limits, "against": self.against})
+
+
+@dataclass(frozen=True)
+class Resident:
+    """What a boot of a config told of one device's memory.
+
+    Attributes:
+        weights: Target and draft.
+        kv_cache, kv_tokens: Size of the KV cache and what it holds; None where the log does not say.
+    """
+
+    weights: GiB
+    kv_cache: GiB | None = None
+    kv_tokens: Tokens | None = None
 
 
 def predictions_of(

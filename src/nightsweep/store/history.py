@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import distinct_on
 
+from nightsweep.plan.expect import Resident
 from nightsweep.plan.fit import Longest, PastStart, PastStarts, program_of
 from nightsweep.store.schema import boots, boxes, configs, production_intents
 from nightsweep.units import Seconds
@@ -16,12 +18,29 @@ RECENT = 20
 
 def past_starts(connection: sa.Connection, box: int) -> PastStarts:
     """Return the box's past starts: a new driver or kernel is another row of `boxes`, and no reason to know nothing."""
+    same_box = _same_box(box)
+    return PastStarts(engines=_engines(connection, same_box), restores=_restores(connection, same_box))
+
+
+def past_residents(connection: sa.Connection, box: int) -> dict[str, Resident]:
+    """Return what the newest boot of each config on this box told of its weights and KV cache, by fingerprint."""
+    told = (
+        sa.select(configs.c.hash, boots.c.weights_gib, boots.c.kv_cache_gib, boots.c.kv_tokens)
+        .join(configs, configs.c.id == boots.c.config_id)
+        .where(boots.c.box_id.in_(_same_box(box)), boots.c.weights_gib.is_not(None))
+        .ext(distinct_on(boots.c.config_id))
+        .order_by(boots.c.config_id, boots.c.id.desc())
+    )
+    return {row.hash: Resident(row.weights_gib, row.kv_cache_gib, row.kv_tokens) for row in connection.execute(told)}
+
+
+def _same_box(box: int) -> sa.Select[Any]:
+    """Return the SELECT of all rows of a box, whatever its driver and kernel were then."""
     here = boxes.alias()
     alike = sa.select(boxes.c.id).join(
         here, sa.and_(here.c.name == boxes.c.name, here.c.simulated == boxes.c.simulated)
     )
-    same_box = alike.where(here.c.id == box)
-    return PastStarts(engines=_engines(connection, same_box), restores=_restores(connection, same_box))
+    return alike.where(here.c.id == box)
 
 
 def _engines(connection: sa.Connection, same_box: sa.Select[Any]) -> tuple[PastStart, ...]:

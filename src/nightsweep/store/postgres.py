@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from nightsweep.engine.values import LogLine
 from nightsweep.measurement.values import PrefillResult, WindowResult
-from nightsweep.plan.expect import Prediction
+from nightsweep.plan.expect import Prediction, Resident
 from nightsweep.plan.fit import PastStarts
 from nightsweep.plan.model import EngineConfig, PrefillRepeat, Repeat, SweepPlan
 from nightsweep.plan.reuse import Link
@@ -115,6 +115,10 @@ class PostgresStore:
     def past_starts(self, box_id: int) -> PastStarts:
         """See `ports.Store`. The newest `history.RECENT` of each config, and of production, count."""
         return self._do.run(lambda c: history.past_starts(c, box_id))
+
+    def past_residents(self, box_id: int) -> Mapping[str, Resident]:
+        """See `ports.Store`."""
+        return self._do.run(lambda c: history.past_residents(c, box_id))
 
     def stored(self, sweep_id: int) -> Stored:
         """See `ports.Store`."""

@@ -164,7 +164,7 @@ def run_sweep(
             try:
                 if reuse:
                     take_over(tools, lease, plan, box_fingerprint=box.fingerprint)
-                write_expected(tools, lease, plan)
+                write_expected(tools, lease, plan, box=box)
                 state, note = _night(run)
             except BaseException as error:
                 _release_after(run, error)

@@ -41,3 +41,14 @@ def test_expectations_and_the_bandwidth_estimate_are_stored_before_the_run_and_c
     bench.play(yaml.safe_dump(given))
     late = [one for one in bench.queries.expectations(bench.sweep().sweep_id) if one.after_fact]
     assert [one.prediction.quantity for one in late] == ["step_time"]
+
+
+def test_the_estimate_of_a_config_that_was_booted_here_before_is_there_before_its_next_boot(bench: Bench) -> None:
+    bench.play(a_file(MTP, concurrency=[1]))
+    given = yaml.safe_load(a_file(MTP, name="another", concurrency=[2]))
+    given["box"] = {"name": given["box"], "memory_bandwidth": "273 GB/s"}
+    bench.play(yaml.safe_dump(given))
+    kept = bench.queries.expectations(bench.sweep().sweep_id)
+    newest = max(boot.started for boot in bench.boots())
+    assert len(kept) == 2
+    assert all(one.written < newest for one in kept)

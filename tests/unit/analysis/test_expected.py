@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from nightsweep.analysis.bandwidth import Known, bandwidth_of, estimates
+from nightsweep.analysis.bandwidth import bandwidth_of, estimates
 from nightsweep.analysis.expected import (
     Expected,
     Found,
@@ -16,7 +16,7 @@ from nightsweep.analysis.expected import (
     limits,
     worth_reading,
 )
-from nightsweep.plan.expect import FROM_BANDWIDTH, FROM_FILE, Prediction
+from nightsweep.plan.expect import FROM_BANDWIDTH, FROM_FILE, Prediction, Resident
 from nightsweep.units import GiB, Tokens
 from tests.storekit.builders import a_config, a_plan
 from tests.unit.analysis.builders import COLD, EVENING, a_window
@@ -97,7 +97,9 @@ def test_limits_are_written_as_people_write_them() -> None:
 def test_a_step_takes_at_least_the_weights_by_the_bandwidth() -> None:
     """The seed report's arithmetic: 24.92 GiB at 273 GB/s are 98 ms; the step that was found took 121 to 123."""
     plan = a_plan(a_config(k=5))
-    found = estimates(plan.configs[0], plan.probe, Known(273e9, GiB(24.92)), acceptance={(1, Decimal("0.7")): 3.45})
+    found = estimates(
+        plan.configs[0], plan.probe, Resident(GiB(24.92)), bandwidth=273e9, acceptance={(1, Decimal("0.7")): 3.45}
+    )
     step = next(one for one in found if one.quantity == "step_time" and one.concurrency == 1)
     assert (step.low, step.high, step.source) == (pytest.approx(0.098, abs=0.0005), None, FROM_BANDWIDTH)
     rate = next(one for one in found if one.quantity == "decode_rate" and one.concurrency == 1)
@@ -108,7 +110,7 @@ def test_a_step_takes_at_least_the_weights_by_the_bandwidth() -> None:
 def test_without_an_expected_acceptance_every_draft_token_counts_as_accepted() -> None:
     plan = a_plan(a_config(k=5), a_config("plain", k=None))
     for config, length in zip(plan.configs, (6.0, 1.0), strict=True):
-        found = estimates(config, plan.probe, Known(1e9, GiB(1.0)), acceptance={})
+        found = estimates(config, plan.probe, Resident(GiB(1.0)), bandwidth=1e9, acceptance={})
         step, rate = found[0], found[1]
         assert step.low is not None
         assert rate.high == pytest.approx(length / step.low)
@@ -116,8 +118,12 @@ def test_without_an_expected_acceptance_every_draft_token_counts_as_accepted() -
 
 def test_the_kv_cache_is_read_too_where_its_size_is_known() -> None:
     plan = a_plan()
-    known = Known(273e9, GiB(24.92), kv_cache=GiB(36.0), kv_tokens=Tokens(838_501))
-    steps = [one.low or 0 for one in estimates(plan.configs[0], plan.probe, known, acceptance={}) if one.high is None]
+    known = Resident(GiB(24.92), kv_cache=GiB(36.0), kv_tokens=Tokens(838_501))
+    steps = [
+        one.low or 0
+        for one in estimates(plan.configs[0], plan.probe, known, bandwidth=273e9, acceptance={})
+        if one.high is None
+    ]
     assert steps[0] < steps[-1]  # four streams hold more than one
 
 
