@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import yaml
-
 from nightsweep.analysis.premises import CONFIG, PRODUCTION, Change, Decision, Now
 from nightsweep.errors import NothingToDecide
 from nightsweep.plan import yamltree
@@ -65,10 +63,27 @@ def reask(decision: Decision, found: Sequence[Change], now: Now, *, plan: SweepP
         "temperature": sorted({float(temperature) for _, temperature in decision.places}),
     }
     name = f"{decision.sweep_name}-again-{decision.decision_id}"
-    body = yaml.safe_dump({"name": name, **document}, sort_keys=False, allow_unicode=True, width=120)
-    text = "".join(f"# {_one_line(line)}\n" for line in _head(decision, found)) + body
-    load(text, source=f"{name}.yaml")
+    body = yamltree.write({"name": name, **document})
+    text = "".join(f"# {_one_line(line)}\n" for line in (*_head(decision, found), *_beside(probe))) + body
+    again = load(text, source=f"{name}.yaml")
+    if overrides.image is None:
+        _check_as_it_was(decision, again)
     return text
+
+
+def _check_as_it_was(decision: Decision, again: SweepPlan) -> None:
+    """Refuse a file in which what was decided is another config than it was: it would compare something else."""
+    there = {config.fingerprint for config in again.configs}
+    for fingerprint, name in ((decision.chosen, decision.chosen_name), (decision.fallback, decision.fallback_name)):
+        if fingerprint not in there:
+            why = f"{name} cannot be written down again as it was: copy its entry by hand"
+            raise NothingToDecide(sweep=decision.sweep_name, reason=why)
+
+
+def _beside(probe: Mapping[str, Any]) -> list[str]:
+    """Return what must lie beside the file."""
+    named = [str(probe[key]) for key in ("prompts", "ca") if "." in str(probe.get(key, ""))]
+    return [f"Write this file where {one} is found from." for one in named if not one.startswith("/")]
 
 
 def overrides_of(found: Sequence[Change], now: Now, base: EngineSpec) -> Overrides:

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from nightsweep.analysis.premises import Decision
+from nightsweep.plan import yamltree
 
 FORMS = ("args", "compose", "yaml")
 
@@ -65,7 +64,7 @@ def _compose(one: Shipped) -> list[str]:
     """Return `image` and `command` of a Compose service; Compose reads `$` itself, so each is doubled."""
     command = [word.replace("$", "$$") for word in one.command]
     given = {"image": one.image, "command": command} if one.image else {"command": command}
-    return yaml.safe_dump(given, sort_keys=False, allow_unicode=True, width=1000).splitlines()
+    return yamltree.write(given, width=1000).splitlines()
 
 
 def _yaml(one: Shipped) -> list[str]:
@@ -73,7 +72,7 @@ def _yaml(one: Shipped) -> list[str]:
     entry: dict[str, Any] = {"name": one.name.replace("{", "{{").replace("}", "}}")}
     if one.speculative:
         entry["speculative"] = dict(one.speculative)
-    return yaml.safe_dump([entry], sort_keys=False, allow_unicode=True, width=1000).splitlines()
+    return yamltree.write([entry], width=1000).splitlines()
 
 
 _FORMS = {"args": _args, "compose": _compose, "yaml": _yaml}

@@ -197,3 +197,20 @@ def scalar(text: str, *, plain: bool) -> Any:
     if _FLOAT.fullmatch(text):
         return float(text)
     return _SPECIAL.get(text.lower(), text)
+
+
+class _Writer(yaml.SafeDumper):
+    """Writes texts so that `read` gives them back: PyYAML leaves `1e3` bare, which is a number here."""
+
+
+def _text(writer: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    style = None if isinstance(scalar(value, plain=True), str) else '"'
+    return writer.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+_Writer.add_representer(str, _text)
+
+
+def write(value: Any, *, width: int = 120) -> str:
+    """Return plain values as YAML text that `read` gives back, keys in their order."""
+    return str(yaml.dump(value, Dumper=_Writer, sort_keys=False, allow_unicode=True, width=width))

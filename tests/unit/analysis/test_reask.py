@@ -81,6 +81,17 @@ def test_a_config_that_its_file_has_no_more_is_told() -> None:
         reask(a_decision(), (), Now(), plan=load(FILE), file_text=FILE)
 
 
+def test_a_text_that_looks_like_a_number_stays_one() -> None:
+    text = a_file(("args: {max-model-len: 8192}", "args: {max-model-len: 8192, rope: '1e3'}"))
+    plan = load(text)
+    plain, four, five = plan.configs
+    cells = tuple(replace(cell, config=five.fingerprint) for cell in a_decision().evidence.cells)
+    evidence = Evidence(cells, {four.fingerprint: four.name, five.fingerprint: five.name})
+    decision = a_decision(chosen=five.fingerprint, fallback=plain.fingerprint, evidence=evidence)
+    again = load(reask(decision, (), Now(), plan=plan, file_text=text))
+    assert five.fingerprint in {config.fingerprint for config in again.configs}
+
+
 # --- exported ----------------------------------------------------------------------------------------------------
 
 CHOSEN = Shipped(

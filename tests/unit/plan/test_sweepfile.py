@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightsweep.errors import InvalidPlan
+from nightsweep.plan import yamltree
 from nightsweep.plan.model import PrefillSpec, Production, SamplingSpec, Schedule, SecretRef, SingleBatchSpec
 from nightsweep.plan.sweepfile import load
 from tests.unit.plan.builders import FILE, a_file, a_plan
@@ -258,3 +259,11 @@ def test_any_value_in_any_place_is_taken_or_refused_with_its_line(data: st.DataO
         assert all(problem.startswith("f:1: ") for problem in error.facts["problems"])
     else:
         assert len({config.fingerprint for config in plan.configs}) == len(plan.configs)
+
+
+@pytest.mark.parametrize(
+    "value", ["1e3", "0x1F", "0o17", "007", ".5", "no", "null", "", "22:30", "a: b", "- x", "~", "1.0", "true"]
+)
+def test_what_is_written_is_read_back_as_it_was(value: str) -> None:
+    document = {"name": value, "list": [value, 1, 2.5, True, None]}
+    assert yamltree.read(yamltree.write(document)).value == document
