@@ -61,8 +61,7 @@ def command(
             fallback=named(fallback, names, option="--fallback"),
             question=question,
         )
-        windows = _among(windows, among, choice)
-        material = _material(reached, queries, found, plan, windows, container=container)
+        material = _material(reached, queries, found, plan, _among(windows, among, choice), container=container)
         decision = decide(choice, material, at=reached.now())
         again = _same_question(decision, store)
         judged = judge(store.get(store.add(decision)), store, queries, reached)
