@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from nightsweep.analysis import documents, grouping, listings, records, tables
-from nightsweep.analysis.pooled_shown import Beside, pooled_cell_document, pooled_cells, pooled_cells_table
 from nightsweep.analysis.summary import summarise_prefills
 from nightsweep.analysis.values import CellSummary, Filters
 from nightsweep.cli import filters, render, shaping
-from nightsweep.cli.documents import family_of
 from nightsweep.cli.reading import Queries, access
 from nightsweep.plan.model import SINGLE_BATCH
+
+if TYPE_CHECKING:
+    from nightsweep.analysis.pooled_shown import Beside
 
 
 @click.command("cells")
@@ -66,6 +67,9 @@ def command(
 
 def _beside(queries: Queries, wanted: Filters) -> list[Beside]:
     """Return the asked cells' pooled rates: acceptance is pooled over all concurrencies, those that are not asked for, too."""
+    from nightsweep.analysis.pooled_shown import pooled_cells
+    from nightsweep.cli.documents import family_of
+
     rows = queries.windows(replace(wanted, concurrency=(), with_flagged="no"))
     found = pooled_cells(rows, family=family_of(queries, rows))
     return [one for one in found if not wanted.concurrency or one[0].concurrency in wanted.concurrency]
@@ -104,11 +108,15 @@ def _show_cells(
         if flagged:
             document["flagged_windows"] = [documents.window_document(row) for row in left_out]
         if beside is not None:
+            from nightsweep.analysis.pooled_shown import pooled_cell_document
+
             document["pooled"] = [pooled_cell_document(row, pooled) for row, _, pooled in beside]
         render.print_json(document)
     else:
         _print(cells, alone, left_out, title=title, described=filters.described(ctx))
         if beside:
+            from nightsweep.analysis.pooled_shown import pooled_cells_table
+
             render.write([render.Line("")])
             render.show(pooled_cells_table(beside, title=f"Pooled beside plain {filters.described(ctx)}".rstrip()))
 

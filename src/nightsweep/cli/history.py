@@ -44,7 +44,7 @@ def command(
       nightsweep history mtp --number step_time --since 90d
     """
     with access(ctx).queries() as queries:
-        groups = _groups(queries, filters.asked(ctx, queries), config=config, at=at)
+        groups = _groups(queries, filters.asked(ctx, queries), config=config, at=at, number=number)
         fingerprints = {str(group.keys["config_fingerprint"]) for group in groups}
         conditions = queries.condition_documents({str(group.keys["conditions"]) for group in groups})
         configs = queries.config_documents(fingerprints)
@@ -65,9 +65,11 @@ def command(
         render.show(over_time.series_table(one, number=number, unit=unit, digits=digits, factor=factor))
 
 
-def _groups(queries: Queries, asked: Filters, *, config: str, at: Sequence[places.Place]) -> list[GroupSummary]:
+def _groups(
+    queries: Queries, asked: Filters, *, config: str, at: Sequence[places.Place], number: str
+) -> list[GroupSummary]:
     """Return the windows of the one config that is meant, by boot and cell (raises SeveralConfigs)."""
-    found = queries.groups(places.narrowed(asked, at, config=config), over_time.KEYS)
+    found = queries.groups(places.narrowed(asked, at, config=config), over_time.KEYS, numbers=(number,))
     names = sorted({str(group.keys["config"]) for group in found})
     same = {str(group.keys["config_fingerprint"]) for group in found}
     if len(names) > 1 and config not in names and len(same) > 1:

@@ -52,7 +52,7 @@ class Queries(Protocol):
     def cells(self, filters: Filters) -> Sequence[CellSummary]:
         """Return cells summed up: clean windows of equal conditions."""
 
-    def groups(self, filters: Filters, by: Sequence[str]) -> Sequence[GroupSummary]:
+    def groups(self, filters: Filters, by: Sequence[str], *, numbers: Sequence[str] = ...) -> Sequence[GroupSummary]:
         """Return windows pooled by keys."""
 
     def configs(self, filters: Filters) -> Sequence[ConfigRow]:

@@ -25,6 +25,8 @@ from nightsweep.store.rows import reused_note
 from nightsweep.store.schema import cell_summaries, cells, conditions, configs, sweep_configs, windows
 
 KEY = ("config_fingerprint", "concurrency", "temperature", "conditions", "box", "simulated")
+ONE_CELL = {"config_fingerprint", "concurrency", "temperature", "conditions"}
+"""Keys that leave one cell and one conditions in a group: nothing has to be counted then."""
 COLUMN_OF = {"step_time": "step_time_s", "ttft_p50": "ttft_p50_s", "tpot_p50": "tpot_p50_s"}
 """Where a kept sum's columns are not named as the number is."""
 
@@ -50,39 +52,55 @@ def cells_matching(connection: sa.Connection, filters: Filters) -> list[CellSumm
     return [cell for _, cell in found]
 
 
-def groups_matching(connection: sa.Connection, filters: Filters, by: Sequence[str]) -> list[GroupSummary]:
+def groups_matching(
+    connection: sa.Connection, filters: Filters, by: Sequence[str], *, numbers: Sequence[str] = NUMBERS
+) -> list[GroupSummary]:
     """Return windows pooled by any keys (see `nightsweep.store.keys`), in the order of the keys' values.
 
     What such a group holds of different cells and conditions is counted in it: its mean is one of what was measured, and
     compares two settings only where both groups hold the same cells.
     """
-    base = statements.windows_matching(filters, keys.columns(by)).order_by(None).subquery("base")
+    more = [*keys.columns(by), windows.c.conditions_id]
+    base = statements.windows_matching(filters, more).order_by(None).subquery("base")
     key = [base.c[keys.label(place)] for place in range(len(by))]
-    cell = sa.func.row(base.c.config_fingerprint, base.c.concurrency, base.c.temperature)
-    of_clean = sa.func.cardinality(base.c.flags) == 0
-    wanted = sa.select(
-        *key,
-        *_sums(base),
-        sa.func.count(sa.distinct(cell)).filter(of_clean).label("cells"),
-        sa.func.count(sa.distinct(base.c.conditions)).filter(of_clean).label("pools"),
-        sa.func.bool_or(base.c.simulated).label("any_simulated"),
-        sa.func.min(base.c.started_at).filter(of_clean).label("first"),
-        sa.func.max(base.c.started_at).filter(of_clean).label("last"),
-    ).where(base.c.boot_round < CONTROL_ROUND)
-    rows = connection.execute(wanted.group_by(*key).order_by(*(column.asc().nulls_first() for column in key)))
-    return [
-        GroupSummary(
-            keys={name: keys.value_of(row[place]) for place, name in enumerate(by)},
-            numbers={name: _spread(row, name) for name in NUMBERS},
-            cells=row.cells,
-            conditions=row.pools,
-            flagged=row.flagged,
-            simulated=row.any_simulated,
-            first=row.first,
-            last=row.last,
+    alone = set(by) >= ONE_CELL
+    counted = () if alone else connection.execute(_held(base, key))
+    held = {tuple(map(str, row[: len(by)])): row for row in counted}
+    boots = _per_boot(base, key, numbers)
+    key = [boots.c[column.name] for column in key]
+    rows = connection.execute(
+        sa.select(*key, *_over_boots(boots, numbers))
+        .group_by(*key)
+        .order_by(*(column.asc().nulls_first() for column in key))
+    )
+    found = []
+    for row in rows:
+        mine = held.get(tuple(map(str, row[: len(by)])))
+        found.append(
+            GroupSummary(
+                keys={name: keys.value_of(row[place]) for place, name in enumerate(by)},
+                numbers={name: _spread(row, name) for name in numbers},
+                cells=int(alone) if mine is None else mine.cells,
+                conditions=int(alone) if mine is None else mine.pools,
+                flagged=int(row.flagged),
+                simulated=row.simulated,
+                first=row.first,
+                last=row.last,
+            )
         )
-        for row in rows
-    ]
+    return found
+
+
+def _held(base: sa.Subquery, key: Sequence[sa.ColumnElement[Any]]) -> sa.Select[Any]:
+    """Return how many cells and conditions the clean windows of each key are of."""
+    place = (base.c.config_id, base.c.concurrency, base.c.temperature)
+    counted = sa.and_(base.c.boot_round < CONTROL_ROUND, sa.func.cardinality(base.c.flags) == 0)
+    each = sa.select(*key, *place, base.c.conditions_id).where(counted).group_by(*key, *place, base.c.conditions_id)
+    inner = each.subquery("each")
+    mine = [inner.c[column.name] for column in key]
+    cell = sa.func.row(inner.c.config_id, inner.c.concurrency, inner.c.temperature)
+    pools = sa.func.count(sa.distinct(inner.c.conditions_id)).label("pools")
+    return sa.select(*mine, sa.func.count(sa.distinct(cell)).label("cells"), pools).group_by(*mine)
 
 
 # --- sums that the database keeps --------------------------------------------------------------------------------
@@ -90,19 +108,11 @@ def groups_matching(connection: sa.Connection, filters: Filters, by: Sequence[st
 
 def _kept_matching(filters: Filters) -> sa.Select[Any]:
     table = cell_summaries
-    source = (
-        table.join(configs, configs.c.id == table.c.config_id)
-        .join(conditions, conditions.c.id == table.c.conditions_id)
-        .join(windows, windows.c.id == table.c.newest_window_id)
-        .join(cells, cells.c.id == windows.c.cell_id)
-        .join(
-            sweep_configs,
-            sa.and_(sweep_configs.c.sweep_id == cells.c.sweep_id, sweep_configs.c.config_id == cells.c.config_id),
-        )
-    )
+    source = table.join(configs, configs.c.id == table.c.config_id)
+    source = source.join(conditions, conditions.c.id == table.c.conditions_id)
     wanted = sa.select(
         table,
-        sweep_configs.c.name.label("config"),
+        _newest_name().label("config"),
         configs.c.hash.label("config_fingerprint"),
         conditions.c.fingerprint.label("conditions"),
     )
@@ -114,6 +124,16 @@ def _kept_matching(filters: Filters) -> sa.Select[Any]:
     if filters.temperature:
         wanted = wanted.where(table.c.temperature.in_(filters.temperature))
     return wanted
+
+
+def _newest_name() -> sa.ScalarSelect[Any]:
+    """Return the config's name in the newest window's sweep: looked up row by row, for a join is planned over all windows."""
+    places = windows.join(cells, cells.c.id == windows.c.cell_id).join(
+        sweep_configs,
+        sa.and_(sweep_configs.c.sweep_id == cells.c.sweep_id, sweep_configs.c.config_id == cells.c.config_id),
+    )
+    named = sa.select(sweep_configs.c.name).select_from(places)
+    return named.where(windows.c.id == cell_summaries.c.newest_window_id).correlate(cell_summaries).scalar_subquery()
 
 
 def _kept(row: Any) -> CellSummary:
@@ -144,47 +164,84 @@ def _made(n: int, boots: int, mean: float | None, low: float, high: float, *, sd
 # --- sums over windows -------------------------------------------------------------------------------------------
 
 
-def _sums(base: sa.Subquery) -> list[sa.ColumnElement[Any]]:
-    """Return the aggregates of the numbers, and how many windows are flagged."""
+def _per_boot(base: sa.Subquery, key: Sequence[sa.ColumnElement[Any]], numbers: Sequence[str] = NUMBERS) -> sa.Subquery:
+    """Return the windows summed up by key and boot: so boots are counted without sorting all windows."""
     clean = sa.func.cardinality(base.c.flags) == 0
-    made: list[sa.ColumnElement[Any]] = [sa.func.count().filter(sa.not_(clean)).label("flagged")]
-    for name in NUMBERS:
+    by_newest = postgresql.aggregate_order_by(base.c.config, base.c.window_id.desc())
+    made: list[sa.ColumnElement[Any]] = [
+        sa.func.count().filter(sa.not_(clean)).label("flagged"),
+        sa.func.bool_or(base.c.simulated).label("any_simulated"),
+        sa.func.min(base.c.started_at).filter(clean).label("first"),
+        sa.func.max(base.c.started_at).filter(clean).label("last"),
+        sa.func.min(base.c.window_id).label("first_window_id"),
+        sa.func.max(base.c.window_id).label("newest_window_id"),
+        sa.func.array_agg(by_newest, type_=postgresql.ARRAY(sa.Text))[1].label("newest_name"),
+        sa.func.max(base.c.engine_version).filter(clean).label("version"),
+    ]
+    for name in numbers:
         value = base.c[COLUMN_OF[name] if name == "step_time" else name]
-        there = sa.and_(clean, value.is_not(None))
+        n = sa.func.count(value).filter(clean)
         made += [
-            sa.func.count(value).filter(clean).label(f"{name}_n"),
-            sa.func.count(sa.distinct(base.c.boot_id)).filter(there).label(f"{name}_boots"),
+            n.label(f"{name}_n"),
             sa.func.avg(value).filter(clean).label(f"{name}_mean"),
+            (sa.func.var_pop(value).filter(clean) * n).label(f"{name}_m2"),
             sa.func.min(value).filter(clean).label(f"{name}_min"),
             sa.func.max(value).filter(clean).label(f"{name}_max"),
-            sa.func.stddev_samp(value).filter(clean).label(f"{name}_sd"),
+        ]
+    wanted = sa.select(*key, base.c.boot_id, *made).where(base.c.boot_round < CONTROL_ROUND)
+    return wanted.group_by(*key, base.c.boot_id).subquery("per_boot")
+
+
+def _over_boots(boots: sa.Subquery, numbers: Sequence[str] = NUMBERS) -> list[sa.ColumnElement[Any]]:
+    made: list[sa.ColumnElement[Any]] = [
+        sa.func.sum(boots.c.flagged).label("flagged"),
+        sa.func.bool_or(boots.c.any_simulated).label("simulated"),
+        sa.func.min(boots.c.first).label("first"),
+        sa.func.max(boots.c.last).label("last"),
+    ]
+    for name in numbers:
+        n, mean = boots.c[f"{name}_n"], boots.c[f"{name}_mean"]
+        total = sa.func.nullif(sa.func.sum(n), 0)
+        # Deviations from the mean of all: those inside boots, and how far the boots' own means lie from it.
+        inside, squares = sa.func.sum(boots.c[f"{name}_m2"]), sa.func.sum(n * mean * mean)
+        made += [
+            sa.func.sum(n).label(f"{name}_n"),
+            sa.func.count().filter(n > 0).label(f"{name}_boots"),
+            (sa.func.sum(n * mean) / total).label(f"{name}_mean"),
+            (inside + squares - sa.func.pow(sa.func.sum(n * mean), 2) / total).label(f"{name}_m2"),
+            sa.func.min(boots.c[f"{name}_min"]).label(f"{name}_min"),
+            sa.func.max(boots.c[f"{name}_max"]).label(f"{name}_max"),
         ]
     return made
 
 
 def _spread(row: Any, name: str) -> Spread | None:
     values = row._mapping
-    parts = (values[f"{name}_{part}"] for part in ("n", "boots", "mean", "min", "max"))
-    return _made(*parts, sd=values[f"{name}_sd"])
+    n, low, high = int(values[f"{name}_n"]), values[f"{name}_min"], values[f"{name}_max"]
+    sd = None
+    if n > 1:
+        sd = 0.0 if low == high else math.sqrt(max(float(values[f"{name}_m2"]), 0.0) / (n - 1))
+    mean = values[f"{name}_mean"]
+    return _made(n, values[f"{name}_boots"], None if mean is None else float(mean), low, high, sd=sd)
 
 
 def _summed(connection: sa.Connection, filters: Filters) -> list[tuple[int, CellSummary]]:
     base = statements.windows_matching(filters).order_by(None).subquery("base")
     key = [base.c[name] for name in KEY]
     counted = base.c.boot_round < CONTROL_ROUND
-    by_newest = postgresql.aggregate_order_by(base.c.config, base.c.window_id.desc())
+    boots = _per_boot(base, key)
+    mine = [boots.c[name] for name in KEY]
+    by_newest = postgresql.aggregate_order_by(boots.c.newest_name, boots.c.newest_window_id.desc())
     wanted = sa.select(
-        *key,
-        sa.func.min(base.c.window_id).label("first_window_id"),
+        *mine,
+        sa.func.min(boots.c.first_window_id).label("first_window_id"),
         sa.func.array_agg(by_newest, type_=postgresql.ARRAY(sa.Text))[1].label("config"),
-        sa.func.array_agg(sa.distinct(base.c.engine_version))
-        .filter(sa.func.cardinality(base.c.flags) == 0)
-        .label("engine_versions"),
-        *_sums(base),
+        sa.func.array_agg(sa.distinct(boots.c.version)).label("engine_versions"),
+        *(column for column in _over_boots(boots) if column.name != "simulated"),
     )
     words = _words(connection, base, key, counted)
     found = []
-    for row in connection.execute(wanted.where(counted).group_by(*key)):
+    for row in connection.execute(wanted.group_by(*mine)):
         flags, not_applied, notes = words.get(tuple(row[: len(KEY)]), (Counter(), {}, {}))
         cell = _cell(
             row,
@@ -237,7 +294,7 @@ def _cell(
         conditions=row.conditions,
         box=row.box,
         simulated=row.simulated,
-        flagged=row.flagged,
+        flagged=int(row.flagged),
         flags=tuple(counts),
         flag_counts=counts,
         engine_versions=tuple(sorted(engine_versions)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,6 +27,7 @@ class UnknownOperator(PlanError):
     summary = "unknown comparison {operator!r}: use one of {known}"
 
 
+_FINGERPRINT = re.compile("^[0-9a-f]{6,64}$")
 TOP = frozenset(("engine", "image", "command", "model_revision", "secrets", "args", "env", "container", "speculative"))
 """Bare keys that are the config document's own, and no speculative setting's."""
 WHOLE = "config"
@@ -39,12 +41,13 @@ def of_config(filters: Filters, *, by_content: bool = False) -> Iterator[Clause]
         by_content: A name finds the config itself, under whatever name other sweeps have it (joined: configs alone).
     """
     if filters.config is not None:
-        begins = configs.c.hash.startswith(filters.config, autoescape=True) if len(filters.config) >= 6 else sa.false()
         named = matches(sweep_configs.c.name, filters.config)
         if by_content:
             called = sweep_configs.alias("called")
             named = configs.c.id.in_(sa.select(called.c.config_id).where(matches(called.c.name, filters.config)))
-        yield sa.or_(named, begins)
+        # Only where it may be one: with the second way in, no index finds a name.
+        begins = configs.c.hash.startswith(filters.config, autoescape=True)
+        yield sa.or_(named, begins) if _FINGERPRINT.match(filters.config) else named
     for key, comparison, value in filters.where:
         yield where(key, comparison, value)
 

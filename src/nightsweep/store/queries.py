@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from nightsweep.analysis import grouping
 from nightsweep.analysis.expected import Expected
 from nightsweep.analysis.grouping import GroupSummary
 from nightsweep.analysis.values import (
@@ -145,9 +146,11 @@ class Queries:
         """Return cells summed up: what `summarise` makes of `windows`, without a row for each window."""
         return self._read(lambda connection: cell_sums.cells_matching(connection, filters))
 
-    def groups(self, filters: Filters, by: Sequence[str]) -> list[GroupSummary]:
+    def groups(
+        self, filters: Filters, by: Sequence[str], *, numbers: Sequence[str] = grouping.NUMBERS
+    ) -> list[GroupSummary]:
         """Return windows pooled by keys; what each pool holds stands in it."""
-        return self._read(lambda connection: cell_sums.groups_matching(connection, filters, by))
+        return self._read(lambda connection: cell_sums.groups_matching(connection, filters, by, numbers=numbers))
 
     def configs(self, filters: Filters) -> list[ConfigRow]:
         """Return configs by content, those of the newest sweeps first. Concurrency and temperature do not apply."""
