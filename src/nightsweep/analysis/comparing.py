@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from nightsweep.analysis.distributions import student_below
 from nightsweep.analysis.intervals import (
     LEVEL,
     Interval,
@@ -141,7 +142,7 @@ def judged(found: Comparison, *, level: float) -> Comparison:
     if verdict == UNDECIDED:
         needed = windows_needed(found, se=se, level=level)
         why = OPEN
-    p = _two_sided(distance, se, df)
+    p = two_sided(distance, se, df)
     return replace(found, low=math.exp(low), high=math.exp(high), verdict=verdict, needed=needed, why=why, p=p)
 
 
@@ -187,13 +188,11 @@ def windows_needed(found: Comparison, *, se: float, level: float) -> int | None:
     return max(1, more) if more <= MOST_WINDOWS else None
 
 
-def _two_sided(distance: float, se: float, df: float) -> float:
-    from scipy.special import ndtr, stdtr
-
+def two_sided(distance: float, se: float, df: float) -> float:
+    """Return the chance of a value this far from 0, either way, if 0 were true."""
     if se == 0:
         return 0.0 if distance else 1.0
-    z = -abs(distance) / se
-    return float(2 * (ndtr(z) if math.isinf(df) else stdtr(df, z)))
+    return 2 * student_below(df, -abs(distance) / se)
 
 
 def holm(ps: Sequence[float], *, level: float = LEVEL) -> list[bool]:

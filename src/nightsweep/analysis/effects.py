@@ -16,7 +16,8 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from nightsweep.analysis.comparing import holm
+from nightsweep.analysis.comparing import holm, two_sided
+from nightsweep.analysis.distributions import fisher_above
 from nightsweep.analysis.factors import Corner, Grid
 from nightsweep.analysis.intervals import LEVEL, Noise, Observation, Variance, combined, quantile
 
@@ -237,9 +238,7 @@ def _shared(means: Sequence[_Mean]) -> Matrix:
 
 
 def _left_over(squares: float, free: int, df: float) -> float | None:
-    from scipy.special import fdtrc
-
-    return float(fdtrc(free, df, squares / free)) if free > 0 and df >= 1 else None
+    return fisher_above(free, df, squares / free) if free > 0 and df >= 1 else None
 
 
 def _effect(
@@ -255,22 +254,13 @@ def _effect(
         return replace(nothing, ratio=math.exp(value))
     half = quantile(LEVEL, df) * se
     ends = math.exp(value - half), math.exp(value + half)
-    return Effect(kind, change, math.exp(value), *ends, _two_sided(value, se, df), None, n, boots)
+    return Effect(kind, change, math.exp(value), *ends, two_sided(value, se, df), None, n, boots)
 
 
 def _evidence(change: Sequence[tuple[int, int]], grid: Grid, means: Sequence[_Mean]) -> tuple[int, int]:
     """Return windows and boots on the corners where each changed factor is at its first or at its changed level."""
     on = [mean for mean in means if all(grid.corners[str(mean.config)][f] in (0, level) for f, level in change)]
     return sum(mean.n for mean in on), len({boot for mean in on for boot in mean.share})
-
-
-def _two_sided(value: float, se: float, df: float) -> float:
-    from scipy.special import ndtr, stdtr
-
-    if se == 0:
-        return 0.0 if value else 1.0
-    z = -abs(value) / se
-    return float(2 * (ndtr(z) if math.isinf(df) else stdtr(df, z)))
 
 
 def _held_together(found: Sequence[Effect]) -> list[Effect]:

@@ -109,7 +109,7 @@ def _applied(rows: Sequence[WindowRow], left_out: list[str]) -> list[WindowRow]:
 
 def change_in_words(grid: Grid, change: Sequence[tuple[int, int]]) -> str:
     """Return what was changed: "rejection_sample_method=block"."""
-    return " and ".join(f"{grid.factors[f].name}={grid.factors[f].label(level)}" for f, level in change)
+    return " and ".join(grid.factors[f].label(level) for f, level in change)
 
 
 def base_in_words(grid: Grid) -> str:

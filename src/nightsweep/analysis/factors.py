@@ -37,11 +37,12 @@ class Factor:
     @property
     def name(self) -> str:
         """The settings as people write them in a grid."""
-        return " + ".join(key.removeprefix("speculative.") for key in self.keys)
+        return " + ".join(_bare(key) for key in self.keys)
 
     def label(self, level: int) -> str:
-        """Return a level's values in words."""
-        return " + ".join("absent" if value is None else str(value) for value in self.levels[level])
+        """Return a level with its settings: "num_speculative_tokens=7"."""
+        pairs = zip(self.keys, self.levels[level], strict=True)
+        return " + ".join(f"{_bare(key)}={'absent' if value is None else value}" for key, value in pairs)
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,11 @@ class Grid:
 
     def described(self, corner: Corner) -> str:
         """Return a corner in words."""
-        parts = [f"{factor.name}={factor.label(level)}" for factor, level in zip(self.factors, corner, strict=True)]
-        return ", ".join(parts)
+        return ", ".join(factor.label(level) for factor, level in zip(self.factors, corner, strict=True))
+
+
+def _bare(key: str) -> str:
+    return key.removeprefix("speculative.")
 
 
 def grid_of(configs: Mapping[str, Document]) -> Grid:
@@ -160,7 +164,7 @@ def _grid_lines(factor: Factor, chosen: Sequence[int]) -> Iterator[str]:
 
 
 def _grid_key(key: str) -> str:
-    bare = key.removeprefix("speculative.")
+    bare = _bare(key)
     return key if bare in ("model", "image") else bare  # without its prefix, `model` is the target's
 
 

@@ -14,6 +14,8 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from nightsweep.analysis.distributions import student_quantile
+
 LEVEL = 0.95
 ENOUGH = 6
 """Degrees of freedom from which a class of noise stands by itself."""
@@ -152,10 +154,7 @@ def combined(parts: Iterable[Variance]) -> tuple[float, float]:
 
 def quantile(level: float, df: float) -> float:
     """Return Student's two-sided quantile: 1.96 for 0.95 and many degrees of freedom."""
-    from scipy.special import ndtri, stdtrit
-
-    tail = 1 - (1 - level) / 2
-    return float(ndtri(tail)) if math.isinf(df) else float(stdtrit(df, tail))
+    return student_quantile(df, 1 - (1 - level) / 2)
 
 
 # --- moments ---------------------------------------------------------------------------------------------------------

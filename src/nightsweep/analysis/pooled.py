@@ -13,6 +13,8 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
+from nightsweep.analysis.comparing import two_sided
+from nightsweep.analysis.distributions import fisher_above, normal_quantile, student_quantile
 from nightsweep.analysis.intervals import LEVEL, Interval, Noise, Observation, interval_of, noise_of, quantile
 from nightsweep.analysis.values import WindowRow
 
@@ -157,13 +159,11 @@ def _points(members: Sequence[Observation], noise: Noise) -> list[_Point]:
 
 
 def _spread_test(points: Sequence[_Point]) -> float | None:
-    from scipy.special import fdtrc
-
     df = min(point.df for point in points)
     if df < 1:
         return None
     q = math.fsum((point.value - 1) ** 2 / point.variance for point in points) / (len(points) - 1)
-    return float(fdtrc(len(points) - 1, df, q))
+    return fisher_above(len(points) - 1, df, q)
 
 
 @dataclass(frozen=True)
@@ -186,8 +186,6 @@ def trend_of(family: Sequence[Observation], noise: Noise) -> Trend | None:
     All configs drew the same prompts, so their windows of one draw are not independent of each other: the mean over the configs
     of each draw is one value (a block), and the noise is that of these values.
     """
-    from scipy.special import ndtri, stdtr, stdtrit
-
     blocks = _blocks(family, noise)
     scatter = noise_of(blocks)
     points = [(math.log2(one.streams), one.value - 1, scatter.of(one.streams, one.temperature)) for one in blocks]
@@ -200,8 +198,8 @@ def trend_of(family: Sequence[Observation], noise: Noise) -> Trend | None:
     df, se = min(known for _, _, _, known in weighed), 1 / math.sqrt(below)
     if df < 1:
         return None
-    least = (stdtrit(df, 1 - TREND_LEVEL / 2) + ndtri(POWER)) * se
-    return Trend(slope, float(2 * stdtr(df, -abs(slope) / se)), float(least))
+    least = (student_quantile(df, 1 - TREND_LEVEL / 2) + normal_quantile(POWER)) * se
+    return Trend(slope, two_sided(slope, se, df), least)
 
 
 def _blocks(family: Sequence[Observation], noise: Noise) -> list[Observation]:
