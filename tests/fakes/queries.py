@@ -50,9 +50,9 @@ class FakeQueries:
         self.opened += 1
         yield self
 
-    def windows(self, filters: Filters) -> list[WindowRow]:
+    def windows(self, filters: Filters, *, limit: int | None = None) -> list[WindowRow]:
         self.seen.append(filters)
-        return [
+        found = [
             row
             for row in self.window_rows
             if _common(row, filters)
@@ -61,6 +61,7 @@ class FakeQueries:
             and (not filters.temperature or row.temperature in filters.temperature)
             and (filters.with_flagged == "yes" or bool(row.flags) == (filters.with_flagged == "only"))
         ]
+        return found[:limit]
 
     def cells(self, filters: Filters) -> list[CellSummary]:
         return summarise(self.windows(filters))

@@ -10,12 +10,15 @@ from nightsweep.cli.reading import Queries
 
 FAMILY_SWEEPS = 4
 """Newest sweeps of the asked windows whose other windows tell how values scatter."""
+FAMILY_WINDOWS = 2000
+"""Windows of each of those sweeps: more would not make the noise better known, and a sweep may have tens of thousands."""
 
 
 def family_of(queries: Queries, rows: Sequence[WindowRow]) -> list[WindowRow]:
     """Return all windows of the newest sweeps that the rows are of."""
     newest = sorted({row.sweep_id for row in rows}, reverse=True)[:FAMILY_SWEEPS]
-    return [row for sweep in newest for row in queries.windows(Filters(sweep=sweep, with_flagged="no"))]
+    asked = (Filters(sweep=sweep, with_flagged="no") for sweep in newest)
+    return [row for one in asked for row in queries.windows(one, limit=FAMILY_WINDOWS)]
 
 
 def documents_of(queries: Queries, rows: Sequence[WindowRow]) -> Documents:

@@ -40,8 +40,8 @@ NAMES_SEARCHED = 200
 class Queries(Protocol):
     """What the reading commands ask of the store."""
 
-    def windows(self, filters: Filters) -> Sequence[WindowRow]:
-        """Return stored windows."""
+    def windows(self, filters: Filters, *, limit: int | None = None) -> Sequence[WindowRow]:
+        """Return stored windows, the first `limit`."""
 
     def prefills(self, filters: Filters) -> Sequence[PrefillRow]:
         """Return stored prefill measurements."""

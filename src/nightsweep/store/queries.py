@@ -71,9 +71,9 @@ class Queries:
 
     # --- rows
 
-    def windows(self, filters: Filters) -> list[WindowRow]:
-        """Return windows, by sweep, config in plan order, temperature, concurrency, repeat and attempt."""
-        return self._all(statements.windows_matching(filters), rows.window_row)
+    def windows(self, filters: Filters, *, limit: int | None = None) -> list[WindowRow]:
+        """Return windows, by sweep, config in plan order, temperature, concurrency, repeat and attempt; the first `limit`."""
+        return self._all(statements.windows_matching(filters).limit(limit), rows.window_row)
 
     def prefills(self, filters: Filters) -> list[PrefillRow]:
         """Return prefills, by sweep, config in plan order, repeat and attempt. Concurrency and temperature do not apply."""
