@@ -64,6 +64,12 @@ class NotAnEngine(PlanError):
     summary = "container {name} runs no engine that a sweep file could be made of: {reason}"
 
 
+class BadFilter(PlanError):
+    """A filter that cannot be meant."""
+
+    summary = "{what}: {reason}"
+
+
 class ExtraMissing(PlanError):
     """What was asked for needs a package that comes with an extra."""
 
