@@ -82,11 +82,12 @@ def _divide(values: Sequence[float], start: int, end: int, found: dict[int, floa
     if gain <= 0:
         return
     chance = numpy.random.default_rng(end - start)
-    as_well = sum(_best_split(chance.permutation(part))[1] >= gain * (1 - 1e-9) for _ in range(PERMUTATIONS))
-    p = (as_well + 1) / (PERMUTATIONS + 1)
-    if p > LEVEL:
-        return
-    found[start + at] = p
+    as_well = 0
+    for _ in range(PERMUTATIONS):
+        as_well += _best_split(chance.permutation(part))[1] >= gain * (1 - 1e-9)
+        if as_well + 1 > LEVEL * (PERMUTATIONS + 1):
+            return  # whatever the orders that are left say
+    found[start + at] = (as_well + 1) / (PERMUTATIONS + 1)
     _divide(values, start, start + at, found)
     _divide(values, start + at, end, found)
 

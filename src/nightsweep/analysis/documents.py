@@ -272,21 +272,29 @@ def spread_document(spread: Spread | None) -> Document | None:
     }
 
 
+_PLAIN = frozenset((float, int, str))
+
+
 def flat_rows(documents: Iterable[Document], *, fields: Sequence[str]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return header and rows for CSV: dotted paths become names with an underscore, absent an empty field.
 
     Lists are joined by "; ", mappings become "key=value; ...".
     """
     header = tuple(path.replace(".", "_") for path in fields)
-    return header, [tuple(_flat(at_path(document, path)) for path in fields) for document in documents]
+    split = [(path, path.split(".")) for path in fields]
+    return header, [tuple(_flat(_found(document, *each)) for each in split) for document in documents]
 
 
 def at_path(document: Mapping[str, Any], path: str) -> Any:
     """Return what stands at a dotted path; None where something on the way is absent. A key may hold dots itself."""
+    return _found(document, path, path.split("."))
+
+
+def _found(document: Mapping[str, Any], path: str, parts: Sequence[str]) -> Any:
     if path in document:
         return document[path]
     found: Any = document
-    for key in path.split("."):
+    for key in parts:
         if found is None:
             return None
         found = found[key]
@@ -296,6 +304,8 @@ def at_path(document: Mapping[str, Any], path: str) -> Any:
 def _flat(value: Any) -> str:
     if value is None:
         return ""
+    if type(value) in _PLAIN:  # nearly all of a long list
+        return str(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Mapping):
