@@ -114,6 +114,9 @@ def noise_of(observations: Sequence[Observation]) -> Noise:
     for _ in range(ROUNDS):
         effects, between, seen = _boots(data, noise)
         noise = _within(data, effects)
+    if not noise.within and between is not None:
+        # Every window is of a boot of its own: both kinds of noise are one, and it is in the windows as they are.
+        noise, effects, between = _within(data, {}), {}, 0.0
     common, fewer = _common(data, effects, noise)
     within = {kind: Variance(one.value, one.df / fewer) for kind, one in noise.within.items()}
     by_streams = {streams: Variance(one.value, one.df / fewer) for streams, one in noise.by_streams.items()}

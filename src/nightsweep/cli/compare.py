@@ -14,6 +14,7 @@ from nightsweep.cli import filters, places, render
 from nightsweep.cli.documents import documents_of, family_of
 from nightsweep.cli.reading import Queries, access, find_sweep
 from nightsweep.errors import NotFound
+from nightsweep.plan.model import DECODE, SINGLE_BATCH
 
 
 def parse_ratio(words: str) -> float:
@@ -77,11 +78,20 @@ def _hint(pattern: str, queries: Queries) -> str:
     callback=_ratio,
     help="Difference of the rates within which both are called the same.",
 )
+@click.option("--single-batch", is_flag=True, help="Compare single-batch runs instead of decode windows.")
 @click.option("--across", is_flag=True, help="Compare also across conditions that make it another question.")
 @render.output_options
 @click.pass_context
 def command(
-    ctx: click.Context, *, a: str, b: str, at: Sequence[places.Place], same_within: float, across: bool, form: str
+    ctx: click.Context,
+    *,
+    a: str,
+    b: str,
+    at: Sequence[places.Place],
+    same_within: float,
+    single_batch: bool,
+    across: bool,
+    form: str,
 ) -> None:
     """Compare config B with config A, cell by cell: ratio of decode rates with its interval, and a verdict on B.
 
@@ -95,7 +105,8 @@ def command(
       nightsweep compare mtp sweep:dflash2-depth/3fa9c1 --at c=1,T=0.7 --same-within 2%
     """
     with access(ctx).queries() as queries:
-        asked = replace(filters.asked(ctx, queries), with_flagged="no")
+        kind = SINGLE_BATCH if single_batch else DECODE
+        asked = replace(filters.asked(ctx, queries), with_flagged="no", kind=kind)
         rows_a, rows_b = (_windows_of(wanted, queries, asked) for wanted in (a, b))
         known = documents_of(queries, [*rows_a, *rows_b])
         pairing = sides.paired(rows_a, rows_b, known=known, across=across)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from nightsweep.analysis.sides import Documents
 from nightsweep.analysis.values import Filters, WindowRow
 from nightsweep.cli.reading import Queries
+from nightsweep.plan.model import DECODE
 
 FAMILY_SWEEPS = 4
 """Newest sweeps of the asked windows whose other windows tell how values scatter."""
@@ -15,9 +16,10 @@ FAMILY_WINDOWS = 2000
 
 
 def family_of(queries: Queries, rows: Sequence[WindowRow]) -> list[WindowRow]:
-    """Return all windows of the newest sweeps that the rows are of."""
+    """Return windows of the rows' kind, of the newest sweeps that they are of."""
     newest = sorted({row.sweep_id for row in rows}, reverse=True)[:FAMILY_SWEEPS]
-    asked = (Filters(sweep=sweep, with_flagged="no") for sweep in newest)
+    kind = rows[0].kind if rows else DECODE
+    asked = (Filters(sweep=sweep, with_flagged="no", kind=kind) for sweep in newest)
     return [row for one in asked for row in queries.windows(one, limit=FAMILY_WINDOWS)]
 
 

@@ -70,6 +70,15 @@ def test_windows_of_one_boot_do_not_make_up_for_boots() -> None:
     assert two.se == pytest.approx(one.se / math.sqrt(2), rel=0.1)
 
 
+def test_windows_that_are_each_of_a_boot_of_their_own_have_both_noises_in_one() -> None:
+    runs = [*seen([158.70, 158.97], config="a", boots=(1, 2)), *seen([176.72, 176.87], config="b", boots=(3, 4))]
+    found = interval_of(runs[:2], noise_of(runs))
+    assert found is not None
+    assert found.boot_spread_known
+    assert found.low < 158.835 < found.high
+    assert found.high - found.low < 2.0
+
+
 def test_with_one_boot_of_everything_the_interval_says_that_boots_are_not_in_it() -> None:
     found = interval_of(seen([20.0, 21.0, 22.0]), noise_of(seen([20.0, 21.0, 22.0])))
     assert found is not None
