@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import asdict, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -182,3 +183,20 @@ def _rough(cell: CellSummary) -> dict[str, Any]:
     assert all(not isinstance(value, Spread) for value in document.values())
     document["notes"] = sorted(document["notes"])
     return document
+
+
+def test_the_examples_of_the_sql_page_run(nights: list[Night], engine: sa.Engine) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "sql.md").read_text(encoding="utf-8")
+    code = "\n".join(
+        line for line in page.splitlines() if line.startswith("    ") and not line.strip().startswith("--")
+    )
+    statements = [part.strip() for part in code.replace("$__timeFilter(started_at)", "true").split(";")]
+    asked = [part for part in statements if part.startswith("SELECT") or "\n    SELECT" in part]
+    assert len(asked) == 6
+    with engine.connect() as connection:
+        counts = [
+            len(connection.exec_driver_sql(part[part.index("SELECT") :].replace("%", "%%")).all()) for part in asked
+        ]
+    assert counts[0] > 0
+    assert counts[3] > 0
+    assert counts[4] == 2
