@@ -14,7 +14,7 @@ from nightsweep.analysis.documents import spread_document
 from nightsweep.analysis.intervals import Observation
 from nightsweep.analysis.pooled import PooledRate, PooledRatio, observed, pooled_rates, pooled_ratio
 from nightsweep.analysis.pooled_shown import POOLED_NOTE, interval_document, pooled_document, tested, with_interval
-from nightsweep.analysis.sides import Pairing, Side, measured
+from nightsweep.analysis.sides import Pairing, Side, brief, measured
 from nightsweep.analysis.summary import spread_of
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.analysis.values import Spread, WindowRow
@@ -152,13 +152,7 @@ def _side_line(side: Side) -> str:
 
 
 def _difference(one: Difference) -> str:
-    return f"  {one.name}: {_brief(one.a)} -> {_brief(one.b)}"
-
-
-def _brief(value: str) -> str:
-    """Return a value short enough for a line; a hash by its beginning."""
-    hashed = len(value) >= 64 and all(char in "0123456789abcdef" for char in value.removeprefix("sha256:"))
-    return text.short(value) if hashed else text.printable(value)
+    return f"  {one.name}: {brief(one.a)} -> {brief(one.b)}"
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------

@@ -103,7 +103,8 @@ def _cell(
     mean_a, mean_b = (math.fsum(x.value for x in side) / len(side) for side in pair)
     if one is None or other is None or mean_a <= 0 or mean_b <= 0:
         ratio = mean_b / mean_a if mean_a > 0 else None
-        return replace(nothing, ratio=ratio, why="one run of each is no measurement: no spread is known")
+        why = "a mean is 0" if min(mean_a, mean_b) <= 0 else "one run of each is no measurement: no spread is known"
+        return replace(nothing, ratio=ratio, why=why)
     shared = _shared(pair, noise)
     return _no_lone_run(judged(replace(nothing, ratio=mean_b / mean_a, shared=shared, fewer=noise.fewer), level=level))
 

@@ -165,8 +165,14 @@ def _newest(rows: Sequence[WindowRow]) -> datetime:
 def _refuse(found: Sequence[Difference], *, across: bool) -> None:
     if not found or across:
         return
-    listed = [f"{one.name} ({one.a} / {one.b})" for one in found]
+    listed = [f"{one.name} ({brief(one.a)} / {brief(one.b)})" for one in found]
     raise NotComparable(reason=f"they differ in {text.several(listed)}", remedy="Compare all the same with --across")
+
+
+def brief(value: str) -> str:
+    """Return a value short enough for a line; a hash by its beginning."""
+    hashed = len(value) >= 64 and all(char in "0123456789abcdef" for char in value.removeprefix("sha256:"))
+    return text.short(value) if hashed else text.printable(value)
 
 
 def _side(
