@@ -7,12 +7,11 @@ import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
 from nightsweep.analysis import grouping
-from nightsweep.analysis.expected import Expected
 from nightsweep.analysis.grouping import GroupSummary
 from nightsweep.analysis.values import (
     BootRow,
@@ -30,7 +29,7 @@ from nightsweep.errors import NotFound, StoreUnavailable
 from nightsweep.measurement.boxstate import BoxSample
 from nightsweep.measurement.values import RawWindow, Reading
 from nightsweep.plan.model import SweepPlan
-from nightsweep.store import browse, cell_sums, expectations, rows, statements
+from nightsweep.store import browse, cell_sums, rows, statements
 from nightsweep.store.boxes import samples_of
 from nightsweep.store.codec import read_load, unpack, unpack_lines
 from nightsweep.store.schema import (
@@ -49,6 +48,9 @@ from nightsweep.store.schema import (
 )
 from nightsweep.store.session import AWAY, first_line
 from nightsweep.units import MonotonicSeconds, Seconds
+
+if TYPE_CHECKING:
+    from nightsweep.analysis.expected import Expected
 
 T = TypeVar("T")
 
@@ -138,6 +140,8 @@ class Queries:
 
     def expectations(self, sweep_id: int) -> list[Expected]:
         """Return what was expected of a sweep's cells, in the plan's order."""
+        from nightsweep.store import expectations  # brings the statistics along: lists need none
+
         return self._all(expectations.expected_of(sweep_id), expectations.expected)
 
     # --- summed up by the database
