@@ -99,7 +99,7 @@ def prefect_database_url(chosen: Settings) -> str | None:
 def open_database(chosen: Settings) -> Iterator[Database]:
     """Yield the database, at the newest schema."""
     from nightsweep.store.migrate import upgrade
-    from nightsweep.store.postgres import connect
+    from nightsweep.store.session import connect
 
     engine = connect(database_url(chosen))
     try:
