@@ -145,6 +145,7 @@ class Tally:
     verdicts: Counter[str] = field(default_factory=Counter)
     wrong: Counter[str] = field(default_factory=Counter)
     wrong_tables: int = 0
+    wrong_better: int = 0
     tables: int = 0
     refused: int = 0
     groups: int = 0
@@ -220,6 +221,7 @@ def _verdicts(rows: Sequence[WindowRow], world: World, tally: Tally) -> None:
         tally.verdicts[one.verdict] += 1
         tally.wrong[one.verdict] += _is_wrong(one.verdict, world.gap, same_within=one.same_within)
     tally.tables += 1
+    tally.wrong_better += world.gap <= 0 and any(one.verdict == BETTER for one in found)
     tally.wrong_tables += any(_is_wrong(one.verdict, world.gap, same_within=one.same_within) for one in found)
 
 
@@ -297,9 +299,16 @@ def _figures(tally: Tally, *, judged: bool) -> Iterator[Figure]:
     yield Figure(
         "wrong verdicts of all cells", "ratio", wrong, target=0.05 if judged else None, note=f"{said}; {calls} calls"
     )
+    chance = 2 * math.sqrt(0.05 * 0.95 / tally.tables)  # two standard errors of a share of so many tables
+    better = tally.wrong_better / tally.tables
+    yield Figure("tables with a wrong `better`", "ratio", better, target=0.05 if judged else None)
     tables = tally.wrong_tables / tally.tables
     yield Figure(
-        "tables with a wrong verdict", "ratio", tables, target=0.08 if judged else None, note="10 cells a table"
+        "tables with a wrong verdict",
+        "ratio",
+        tables,
+        target=0.05 + chance if judged else None,
+        note="10 cells a table",
     )
     ratio = rms(tally.pooled_errors) / rms(tally.plain_errors)
     yield Figure("standard error of pooled over plain, one stream", "ratio", ratio, target=0.4 if judged else None)
