@@ -109,7 +109,9 @@ class TooManyCells(PlanError):
 class NothingToDecide(PlanError):
     """A decision was asked for that no windows stand behind."""
 
-    summary = "nothing can be decided in sweep {sweep}: {reason}. `nightsweep cells --sweep {sweep}` lists what was measured"
+    summary = (
+        "nothing can be decided in sweep {sweep}: {reason}. `nightsweep cells --sweep {sweep}` lists what was measured"
+    )
 
 
 # --- HostError: stop the sweep -----------------------------------------------------------------------------------

@@ -196,9 +196,7 @@ def expected_table(found: Sequence[Found], *, title: str, simulated: bool) -> Ta
 def _notes(found: Sequence[Found]) -> list[str]:
     notes = []
     if any(one.expected.prediction.source == FROM_BANDWIDTH for one in found):
-        notes.append(
-            "bandwidth: weights / memory bandwidth, a limit that a dense model cannot pass"
-        )
+        notes.append("bandwidth: weights / memory bandwidth, a limit that a dense model cannot pass")
     if any(one.expected.after_fact for one in found):
         notes.append("after the fact: its cell had a window when it was written, so it is no prediction")
     if any(one.verdict == OPEN for one in found):
