@@ -59,6 +59,8 @@ def student_below(df: float, t: float) -> float:
     """Return the chance of a Student value below `t`; infinite `df` is the normal distribution."""
     if math.isinf(df):
         return normal_below(t)
+    if t * t < df:  # from the middle outwards: what lies between 0 and a small `t` is lost in 1 - tail
+        return 0.5 + math.copysign(0.5 * beta_share(0.5, df / 2, t * t / (df + t * t)), t)
     tail = 0.5 * beta_share(df / 2, 0.5, df / (df + t * t))
     return tail if t < 0 else 1.0 - tail
 
