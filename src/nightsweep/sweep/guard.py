@@ -52,6 +52,7 @@ class Guard:
         self._down: Record | None = None
         self._came_up = 0
         self._tried: set[str] = set()
+        self._boxes = {lease.box_id}
 
     # --- down ---
 
@@ -248,9 +249,8 @@ class Guard:
         with contextlib.suppress(NotNoted):  # it was noted before it was stopped
             self._note(record, restore_started_at=self._tools.clock.now().isoformat())
         with contextlib.suppress(StoreError):
-            for owed in self._tools.store.owed(self._lease.box_id):
-                if owed.container == record.name:
-                    self._tools.store.mark_intent(owed.intent_id, stage="restore_started")
+            for owed in self._owed(record.name):
+                self._tools.store.mark_intent(owed.intent_id, stage="restore_started")
 
     def _say_back(self, back: Back) -> None:
         if self._tools.mirror is not None:
@@ -262,34 +262,53 @@ class Guard:
                 self._event(news.kind, news.message, level=news.level)
 
     def _close(self, name: str, *, outcome: str, back: Back | None = None) -> None:
-        for owed in self._tools.store.owed(self._lease.box_id):
-            if owed.container == name:
-                checks = None if back is None else back.checks
-                self._tools.store.close_intent(owed.intent_id, outcome=outcome, checks=checks)
+        checks = None if back is None else back.checks
+        for owed in self._owed(name):
+            self._tools.store.close_intent(owed.intent_id, outcome=outcome, checks=checks)
 
     @contextlib.contextmanager
     def nothing_forgotten(self) -> Iterator[None]:
-        """Bring back, after the block, what an earlier, dead holder of this box took down, whatever plan it followed.
+        """Bring back, after the block, what an earlier, dead holder took down, whatever plan it followed on whatever box.
+
+        One machine may go by several names: what its file says is owed counts beside what the database says of this box.
 
         Raises:
             ProductionNotRestored: One does not serve again; the others were tried.
         """
+        for name in self._forgotten():
+            said = f"{name} is down since an earlier sweep that died: it is started again when this one ends"
+            self._event("production_owed", said, level="warning")
         with self._afterwards(self._restore_forgotten):
             yield
 
     def _restore_forgotten(self, *, interrupted: bool) -> None:
-        owed: tuple[Owed, ...] = ()
-        with contextlib.suppress(StoreError):  # the file beside the database still knows
-            owed = self._tools.store.owed(self._lease.box_id)
         problem: HostError | None = None
-        for one in owed:
-            if one.container not in self._tried:
+        for name, record in self._forgotten().items():
+            if name not in self._tried:
                 try:
-                    self.restore(from_document(one.container, one.record), interrupted=interrupted)
+                    self.restore(record, interrupted=interrupted)
                 except HostError as error:
                     problem = error
         if problem is not None:
             raise problem
+
+    def _forgotten(self) -> dict[str, Record]:
+        """Return what nobody who lives brings back, by container name."""
+        forgotten: dict[str, Record] = {}
+        noted = {} if self._tools.mirror is None else self._tools.mirror.read()
+        for name, facts in noted.items():
+            owner = facts.get("owner")
+            if owner != self._lease.owner and (owner is None or not self._tools.lives(str(owner))):
+                forgotten[name] = from_document(name, facts)
+                self._boxes.add(int(facts.get("box_id") or self._lease.box_id))
+        with contextlib.suppress(StoreError):  # then the file beside the database is all that is known
+            for owed in self._tools.store.owed(self._lease.box_id):
+                forgotten.setdefault(owed.container, from_document(owed.container, owed.record))
+        return forgotten
+
+    def _owed(self, name: str) -> list[Owed]:
+        """Return the open intents of a container, under every name of this machine that is known."""
+        return [owed for box in sorted(self._boxes) for owed in self._tools.store.owed(box) if owed.container == name]
 
     # --- inside ---
 

@@ -58,6 +58,9 @@ class Mirror(Protocol):
     def clear(self, container: str) -> None:
         """Take it away once production serves again."""
 
+    def read(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return what was taken down and is not noted as back, by container name."""
+
 
 @dataclass(frozen=True)
 class Tools:

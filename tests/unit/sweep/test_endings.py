@@ -37,6 +37,9 @@ class Noted:
     def clear(self, container: str) -> None:
         self.noted.pop(container, None)
 
+    def read(self) -> Mapping[str, Mapping[str, Any]]:
+        return self.noted
+
 
 def in_a_window(world: World, act: Callable[[], object]) -> None:
     """Have something happen in the first window, which then comes out clean if it can."""
@@ -229,6 +232,18 @@ def test_a_plan_without_production_brings_back_what_another_plans_dead_run_took_
     _taken_down_by_a_dead_one(world)
     world.play(a_plan(a_config("another")))
     assert world.host.foreigners["prod"].running
+
+
+def test_what_a_dead_run_took_down_under_another_name_of_the_machine_is_told_and_brought_back() -> None:
+    world, mirror = World(), Noted()
+    world.host.add_foreign("prod", running=False)
+    mirror.write("prod", {"owner": "vm~dead:1:1:1", "box_id": 99})
+    mirror.write("others", {"owner": "vm~living:2:2:2", "box_id": 98})
+    world.living.add("vm~living:2:2:2")
+    with_mirror(world, a_plan(), mirror)
+    assert world.host.foreigners["prod"].running
+    assert list(mirror.noted) == ["others"], "a sweep that lives brings its own back"
+    assert "production_owed" in [event.kind for event in world.store.events]
 
 
 def test_production_found_down_with_an_open_intent_is_brought_back_at_the_end() -> None:

@@ -77,6 +77,9 @@ class Noted:
     def clear(self, container: str) -> None:
         self.noted.pop(container, None)
 
+    def read(self) -> Mapping[str, Mapping[str, Any]]:
+        return self.noted
+
 
 def with_mirror(world: World, plan: SweepPlan, mirror: Noted, *, limits: Limits = Limits()) -> Outcome:  # noqa: B008
     tools = replace(world.tools(), mirror=mirror)
