@@ -106,7 +106,7 @@ def run_here(
 def limits_of(schedule: object, until: str | None) -> Limits:
     """Return the sweep's end: `--until` when given ("never" lifts it), else the file's schedule."""
     from nightsweep.plan.model import Schedule
-    from nightsweep.plan.nights import night_end
+    from nightsweep.plan.nights import long_night, night_end
     from nightsweep.sweep.tools import Limits
 
     if until == "never":
@@ -115,7 +115,12 @@ def limits_of(schedule: object, until: str | None) -> Limits:
     if until is not None:
         zone = planned.timezone if planned is not None else "UTC"
         planned = Schedule(timezone=zone, until=until)
-    return Limits(until=night_end(planned, start=datetime.now(UTC)))
+    now = datetime.now(UTC)
+    end = night_end(planned, start=now)
+    long = None if planned is None else long_night(now, end, zone=planned.timezone)
+    if long is not None:
+        click.echo(f"a long night: {long}; Ctrl-C or `nightsweep cancel` ends it sooner", err=True)
+    return Limits(until=end)
 
 
 class ProgressView:

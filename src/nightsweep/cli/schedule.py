@@ -61,11 +61,11 @@ class Given:
 @click.option("--until", metavar="HH:MM|never", help="When production must serve again, every night.")
 @click.option("--priority", type=int, help="Of several that are due the highest runs first; 0 by default.")
 @click.option("--name", metavar="NAME", help="What the schedule is called; else the sweep's own name.")
-@click.option("--now", "action", flag_value="now", help="Start it once, as soon as the box is free.")
-@click.option("--pause", "action", flag_value="pause", help="Start it no more; what runs goes on.")
-@click.option("--resume", "action", flag_value="resume", help="Start it again; at once while its night lasts.")
-@click.option("--remove", "action", flag_value="remove", help="Take the schedule away; what it measured stays.")
-@click.option("--list", "action", flag_value="list", help="Show all schedules of this box: the same as naming none.")
+@click.option("--now", "now", is_flag=True, help="Start it once, as soon as the box is free.")
+@click.option("--pause", "pause", is_flag=True, help="Start it no more; what runs goes on.")
+@click.option("--resume", "resume", is_flag=True, help="Start it again; at once while its night lasts.")
+@click.option("--remove", "remove", is_flag=True, help="Take the schedule away; what it measured stays.")
+@click.option("--list", "listing", is_flag=True, help="Show all schedules of this box: the same as naming none.")
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 def command(
     target: str | None,
@@ -74,7 +74,11 @@ def command(
     until: str | None,
     priority: int | None,
     name: str | None,
-    action: str | None,
+    now: bool,
+    pause: bool,
+    resume: bool,
+    remove: bool,
+    listing: bool,
     as_json: bool,
 ) -> None:
     """Have the service start a sweep FILE by itself, night after night until nothing is left; or change the schedule NAME.
@@ -90,6 +94,7 @@ def command(
       nightsweep schedule --list
     """
     given = Given(cron=cron, timezone=timezone, until=until, priority=priority, name=name)
+    action = _one_of({"now": now, "pause": pause, "resume": resume, "remove": remove, "list": listing})
     if target is None and action not in (None, "list"):
         raise click.UsageError(f"--{action} needs a schedule's name: `nightsweep schedule --list` shows them")
     if as_json and (target is not None or action not in (None, "list")):
@@ -98,10 +103,55 @@ def command(
     with wiring.open_schedules(chosen) as schedules:
         if target is None or action == "list":
             _list(chosen, schedules, as_json=as_json)
-        elif action is None or (action == "now" and Path(target).is_file()):
+        elif action is None and not _is_file(target):
+            _change(chosen, schedules, target, given)
+        elif action is None or (action == "now" and _is_file(target)):
             _put(chosen, schedules, target, given, now=action == "now")
         else:
             _act(chosen, schedules, target, action)
+
+
+def _one_of(actions: dict[str, bool]) -> str | None:
+    """Return what is to be done (raises UsageError where two things are asked for at once)."""
+    asked = [name for name, wanted in actions.items() if wanted]
+    if len(asked) > 1:
+        raise click.UsageError(f"{' and '.join(f'--{name}' for name in sorted(asked))} are two wishes: give one")
+    return asked[0] if asked else None
+
+
+def _is_file(target: str) -> bool:
+    return target == "-" or Path(target).is_file()
+
+
+def _change(chosen: Settings, schedules: Schedules, name: str, given: Given) -> None:
+    """Change what is stored under a name: cron, zone, end or priority; the sweep file stays as it is.
+
+    Raises:
+        NotFound: It is neither a schedule's name nor a file.
+    """
+    rows = schedules.all(chosen.box)
+    row = next((each for each in rows if each.name == name), None)
+    if row is None:
+        there = f", and no schedule of that name (there are {', '.join(each.name for each in rows)})" if rows else ""
+        raise NotFound(
+            what=f"file {name!r}", hint=f"there is no such file{there}; `nightsweep schedule FILE` makes one"
+        )
+    if given == Given(None, None, None, None, None):
+        _tell(chosen, row, done="unchanged")
+        return
+    if given.name is not None:
+        raise click.UsageError("--name is for a FILE: a schedule keeps its name")
+    schedules.put(
+        _merged(given, None, row.when),
+        box=chosen.box,
+        name=row.name,
+        file_text=row.file_text,
+        source=row.source,
+        base=row.base,
+        at=datetime.now(UTC),
+        once_at=None,
+    )
+    _tell(chosen, _find(schedules.all(chosen.box), name, box=chosen.box), done="changed")
 
 
 def _act(chosen: Settings, schedules: Schedules, target: str, action: str) -> None:
@@ -136,12 +186,14 @@ def _find(rows: Sequence[Scheduled], target: str, *, box: str) -> Scheduled:
     from nightsweep.analysis.schedules import listed
 
     name = target
-    if all(row.name != target for row in rows) and Path(target).is_file():
+    if all(row.name != target for row in rows) and _is_file(target):
         path = Path(target).absolute()
         name = wiring.load_plan(wiring.read_text(path), source=target, base=path.parent)[0].name
     found = next((row for row in rows if row.name == name), None)
     if found is None:
         there = f"there are {listed(row.name for row in rows)}" if rows else "there is none yet"
+        if target.endswith((".yaml", ".yml")):
+            there = f"there is no file {target} either; {there}"
         raise NotFound(what=f"schedule {name!r} of box {box}", hint=f"{there}; `nightsweep schedule FILE` makes one")
     return found
 
@@ -201,19 +253,33 @@ def _read(reader: Callable[[object], str], value: str, *, option: str) -> str:
 def _tell(chosen: Settings, row: Scheduled, *, done: str) -> None:
     """Say what a schedule is now, when it starts next, and whether anything is there to start it."""
     from nightsweep.analysis.schedules import next_said
-    from nightsweep.plan.nights import in_words
+    from nightsweep.plan.nights import in_words, long_night
+    from nightsweep.plan.queue import comes_next
 
     when = f"{in_words(row.when)} ({row.when.timezone})" if row.when.cron else in_words(row.when)
     end = f", until {row.when.until}" if row.when.until else ", without an end"
     priority = f", priority {row.when.priority}" if row.when.priority else ""
     click.echo(f"schedule {row.name} is {done}: {when}{end}{priority}")
-    click.echo(f"next start: {next_said(row, now=datetime.now(UTC))}")
+    now = datetime.now(UTC)
+    click.echo(f"next start: {next_said(row, now=now)}")
+    long = long_night(comes_next(row, now=now) or now, _ends(row, now=now), zone=row.when.timezone)
+    if long is not None:
+        click.echo(f"a long night: {long}; is --until what you mean?", err=True)
     if not _served(chosen):
         click.echo(
             f"nothing serves box {chosen.box} now, and nothing starts before it does: run `nightsweep serve` "
             "(deploy/nightsweep.service keeps it up under systemd, docker-compose.yml in containers)",
             err=True,
         )
+
+
+def _ends(row: Scheduled, *, now: datetime) -> datetime | None:
+    """Return when the next night ends; None where it has no end or no start."""
+    from nightsweep.plan.nights import night_of
+    from nightsweep.plan.queue import comes_next
+
+    start = comes_next(row, now=now)
+    return None if start is None or row.paused else night_of(row.when, start=start)
 
 
 def _served(chosen: Settings) -> bool:

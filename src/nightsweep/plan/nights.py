@@ -87,6 +87,23 @@ def night_end(schedule: Schedule | None, *, start: datetime, meant: datetime | N
     return next(end for day in days for end in _moments(day, clock, zone=zone) if end > start)
 
 
+LONG = timedelta(hours=16)
+
+
+def long_night(start: datetime, end: datetime | None, *, zone: str) -> str | None:
+    """Return what to say of a night that is longer than anybody means one to be; None when it is not.
+
+    An end of 23:38 that is given at 23:43 is tomorrow's: production would be down for a day.
+    """
+    if end is None or end - start <= LONG:
+        return None
+    hours, minutes = divmod(round((end - start).total_seconds() / 60), 60)
+    return (
+        f"it would end {end.astimezone(ZoneInfo(zone)):%a %Y-%m-%d %H:%M %Z}, {hours} h {minutes} min after its start: "
+        "production would be down until then"
+    )
+
+
 def _starts(schedule: Schedule, begin: datetime, *, reverse: bool = False) -> Iterator[datetime]:
     if schedule.cron is None:
         return

@@ -10,6 +10,7 @@ from functools import cached_property
 
 from nightsweep.plan.fit import PastStarts, Reserve, engine_start, first_that_fits, production_start, reserve, why_not
 from nightsweep.plan.model import BootTask, SweepPlan
+from nightsweep.plan.nights import long_night
 from nightsweep.sweep.tools import DropWanted, Limits, StopWanted, Tools
 from nightsweep.units import Seconds
 
@@ -86,6 +87,9 @@ class Night:
         self.next_boot(tasks)
         if self.drop_at is not None:
             self.tools.store.event("night_reckoned", self._end_said(), sweep_id=sweep_id)
+            long = long_night(self.tools.clock.now(), self.limits.until, zone="UTC")
+            if long is not None:
+                self.tools.store.event("long_night", f"a long night: {long}", level="warning", sweep_id=sweep_id)
 
     def next_boot(self, tasks: Sequence[BootTask]) -> int:
         """Return which of the boots, in their order, is made next: the first that still fits.

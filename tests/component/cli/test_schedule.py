@@ -171,3 +171,36 @@ def test_the_list_says_what_is_left_and_how_the_last_night_ended(
 def test_what_cannot_be_meant_is_a_mistake_of_use(call: Call) -> None:
     assert "needs a schedule's name" in call("--pause").output
     assert "--json is for the list" in call("depth", "--json").output
+
+
+def test_two_wishes_at_once_are_a_usage_error_and_nothing_is_removed(call: Call, kept: Kept, tmp_path: Path) -> None:
+    call(a_sweep(tmp_path), "--cron", "30 22 * * *")
+    result = call("--pause", "--remove", "depth")
+    assert result.exit_code == 2
+    assert "--pause and --remove are two wishes" in result.output
+    assert not kept()["depth"].paused
+
+
+def test_a_schedule_is_changed_by_its_name_without_its_file(call: Call, kept: Kept, tmp_path: Path) -> None:
+    file = a_sweep(tmp_path)
+    call(file, "--cron", "30 22 * * *", "--until", "07:00")
+    Path(file).unlink()
+    result = call("depth", "--timezone", "Europe/Amsterdam", "--until", "06:30")
+    assert result.exit_code == 0, result.output
+    assert kept()["depth"].when == Schedule("30 22 * * *", "Europe/Amsterdam", "06:30", 0)
+    assert "depth" in kept()["depth"].file_text
+
+
+def test_a_name_that_is_neither_file_nor_schedule_says_both(call: Call, tmp_path: Path) -> None:
+    call(a_sweep(tmp_path), "--cron", "30 22 * * *")
+    for words in (("nofile.yaml", "--now"), ("nofile.yaml",)):
+        error = call(*words).exception
+        assert isinstance(error, NotFound)
+        assert "there is no" in str(error)
+        assert "depth" in str(error)
+
+
+def test_an_end_just_before_the_start_is_said_to_be_a_day_away(call: Call, tmp_path: Path) -> None:
+    result = call(a_sweep(tmp_path), "--cron", "30 22 * * *", "--until", "22:29")
+    assert "23 h 59 min after its start" in result.output
+    assert "a long night" not in call("depth", "--until", "07:00").output
