@@ -114,6 +114,7 @@ class Access:
     doctor: Callable[[], DoctorSources]
     spool: Callable[[], SpoolFacts] = lambda: SpoolFacts("")
     schedules: Callable[[], Sequence[Scheduled]] = lambda: ()
+    dead: Callable[[str | None], bool] = lambda holder: False
 
 
 def access(ctx: click.Context) -> Access:
@@ -159,4 +160,5 @@ def _wired() -> Access:
         doctor=lambda: wiring.doctor_sources(wiring.settings()),
         spool=lambda: wiring.spool_facts(wiring.settings()),
         schedules=lambda: wiring.scheduled(wiring.settings()),
+        dead=wiring.is_dead,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -28,6 +29,8 @@ WISHES = {
     "pause": "to pause after what it measures now (`nightsweep pause`)",
 }
 MOVING = ("planned", "running")
+DIED = "died"
+"""What a sweep is called here whose process was killed; the database does not know that yet."""
 
 
 @click.command("status")
@@ -52,9 +55,9 @@ def command(ctx: click.Context, *, sweep: str | None, limit: int, watch: bool, f
             _for_programs(queries, sweep, limit=limit, form=form, reach=reach)
             return
         if watch:
-            _watch(lambda: _look(queries, sweep, limit=limit, now=reach.now()), reach=reach)
+            _watch(lambda: _look(queries, sweep, limit=limit, reach=reach), reach=reach)
         else:
-            render.write(_look(queries, sweep, limit=limit, now=reach.now())[0])
+            render.write(_look(queries, sweep, limit=limit, reach=reach)[0])
         if sweep is None:
             render.write(_schedule_lines(reach.schedules(), now=reach.now()))
         render.write(_spool_lines(reach.spool()))
@@ -71,13 +74,20 @@ def _spool_lines(facts: SpoolFacts) -> list[Line]:
     return [Line(f"spool: {said}", style="single")] if said else []
 
 
-def _look(queries: Queries, sweep: str | None, *, limit: int, now: datetime) -> tuple[list[Line], bool]:
+def _as_it_is(row: SweepRow, reach: Access) -> SweepRow:
+    """Return the sweep as it is: the database calls one running whose process was killed, until the next one finds out."""
+    if row.state == "running" and reach.dead(row.owner):
+        return replace(row, state=DIED, phase=None)
+    return row
+
+
+def _look(queries: Queries, sweep: str | None, *, limit: int, reach: Access) -> tuple[list[Line], bool]:
     """Return what to show, and whether it may still change."""
     if sweep is None:
-        rows = queries.sweeps(limit=limit)
+        rows = [_as_it_is(row, reach) for row in queries.sweeps(limit=limit)]
         return _list_lines(rows), any(row.state in MOVING for row in rows)
-    found = find_sweep(queries, sweep)
-    return list(_detail_lines(queries, found, limit=limit, now=now)), found.state in MOVING
+    found = _as_it_is(find_sweep(queries, sweep), reach)
+    return list(_detail_lines(queries, found, limit=limit, now=reach.now())), found.state in MOVING
 
 
 def _list_lines(rows: Sequence[SweepRow]) -> list[Line]:
@@ -103,7 +113,8 @@ def _detail_lines(queries: Queries, sweep: SweepRow, *, limit: int, now: datetim
             plan, windows=queries.windows(of_sweep), prefills=queries.prefills(of_sweep), boots=boots
         )
         seconds = time_left(plan, progress, boots=boots)
-    for label, value in _facts(sweep, progress, seconds=seconds, now=now):
+    facts = [*_facts(sweep, progress, seconds=seconds, now=now), *_production(queries, sweep)]
+    for label, value in facts:
         yield Line(f"  {label:<9}{value}", spans=((2, 2 + len(label), "heading"),))
     if progress:
         yield Line("")
@@ -131,7 +142,8 @@ def _facts(
     since = "" if started is None else f" since {text.moment(started)} UTC ({text.duration(lasted)})"
     if sweep.ended is not None and started is not None:
         since = f"; ran {text.moment(started)} to {text.moment(sweep.ended)} UTC ({text.duration(lasted)})"
-    yield "state", sweep.state + since
+    gone = f"; its process is gone: `nightsweep resume {sweep.sweep_id}` goes on" if sweep.state == DIED else ""
+    yield "state", sweep.state + since + gone
     if sweep.state == "running" and sweep.phase:
         yield "now", text.printable(sweep.phase)
     if sweep.stop_wish is not None:
@@ -151,6 +163,16 @@ def _facts(
         yield "owner", text.printable(sweep.owner)
     if sweep.prefect_run:
         yield "prefect", f"flow run {sweep.prefect_run}"
+
+
+def _production(queries: Queries, sweep: SweepRow) -> Iterator[tuple[str, str]]:
+    """Yield what is down for the sweep now, and what brings it back."""
+    for one in queries.productions(sweep.sweep_id):
+        if one.closed is not None:
+            continue
+        by = "" if one.restore_by is None else f", to serve by {text.moment(one.restore_by)} UTC"
+        told = by if sweep.state == "running" else ": `nightsweep restore` brings it back"
+        yield "down", f"{text.printable(one.container)} since {text.moment(one.opened)} UTC{told}"
 
 
 def _left(progress: Sequence[ConfigProgress], *, seconds: float | None) -> Iterator[tuple[str, str]]:
@@ -239,7 +261,8 @@ def _watch_plain(look: Callable[[], tuple[list[Line], bool]], *, reach: Access) 
 
 
 def _for_programs(queries: Queries, sweep: str | None, *, limit: int, form: str, reach: Access) -> None:
-    rows = list(queries.sweeps(limit=limit)) if sweep is None else [find_sweep(queries, sweep)]
+    found = queries.sweeps(limit=limit) if sweep is None else [find_sweep(queries, sweep)]
+    rows = [_as_it_is(row, reach) for row in found]
     if form == "csv":
         render.print_csv(map(documents.sweep_document, rows), fields=documents.SWEEP_FIELDS)
     elif sweep is None:

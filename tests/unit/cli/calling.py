@@ -43,6 +43,7 @@ def call(
     doctor: DoctorSources | None = None,
     schedules: Sequence[Scheduled] = (),
     spool: SpoolFacts = NOTHING_SPOOLED,
+    dead: frozenset[str | None] = frozenset(),
 ) -> Result:
     """Return the result; an error that `main` would turn into a message stands in `exception`."""
     clock = clock or FakeClock(start=MORNING)
@@ -60,6 +61,7 @@ def call(
         doctor=no_doctor,
         spool=lambda: spool,
         schedules=lambda: schedules,
+        dead=lambda holder: holder in dead,
     )
     return CliRunner().invoke(command, list(words), obj=reach)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nightsweep.analysis.doctor import SpoolFacts
-from nightsweep.analysis.values import SweepRow
+from nightsweep.analysis.values import ProductionRow, SweepRow
 from nightsweep.cli.report import command as report
 from nightsweep.cli.status import command as status
 from nightsweep.errors import NotFound
@@ -166,3 +166,27 @@ def test_a_wish_to_stop_is_shown_until_it_is_obeyed() -> None:
     row = a_sweep(name="n", state="running", phase="window 2 of mtp", ended=None, stop_wish="pause")
     lines = call(status, "n", queries=FakeQueries(sweep_rows=[row])).output.splitlines()
     assert any(line.startswith("  asked    to pause after what it measures now") for line in lines)
+
+
+def test_a_sweep_whose_process_was_killed_is_not_called_running_and_what_it_left_down_is_named() -> None:
+    row = a_sweep(sweep_id=3, name="n", state="running", phase="mtp is ready", ended=None, owner="vm~1:2:3:4")
+    down = ProductionRow(
+        container="vllm-qwen",
+        opened=EVENING,
+        stopped=EVENING,
+        restore_by=None,
+        restore_started=None,
+        closed=None,
+        outcome=None,
+    )
+    queries = FakeQueries(sweep_rows=[row], production_rows=[down])
+    shown = call(status, "n", queries=queries, dead=frozenset({"vm~1:2:3:4"})).output
+    assert "died" in shown
+    assert "`nightsweep resume 3` goes on" in shown
+    assert "mtp is ready" not in shown
+    assert "vllm-qwen since" in shown
+    assert "`nightsweep restore` brings it back" in shown
+    assert "died" in call(status, queries=queries, dead=frozenset({"vm~1:2:3:4"})).output
+    alive = call(status, "n", queries=queries).output
+    assert "running" in alive
+    assert "nightsweep restore" not in alive
