@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from nightsweep import wiring
-from nightsweep.errors import HostError, SweepError
+from nightsweep.errors import DockerUnavailable, HostError, SweepError
 from nightsweep.production.news import news_of
 from nightsweep.production.record import Record
 from nightsweep.production.returning import Helpers
@@ -23,6 +23,7 @@ from nightsweep.service.restoring import Restored
 from nightsweep.service.watchdog import Owing, Rules, judge
 from nightsweep.settings import Settings
 from nightsweep.store.owner import is_stopped
+from nightsweep.units import Seconds
 
 if TYPE_CHECKING:
     from nightsweep.ports import Host
@@ -31,17 +32,26 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 
+STOPS_WITHIN = 120.0
+"""Seconds that a sweep which is told to stop at once is waited for: its engine stopped, production started."""
+
 
 def restore_production(
     chosen: Settings, names: tuple[str, ...] = (), *, say: Say = lambda text: None
 ) -> tuple[Restored, ...]:
     """Bring back what was taken down: the named containers, else every one whose sweep is dead.
 
-    What a sweep that lives has taken down is left to it, unless it is named. Engines that dead sweeps left running are
-    stopped first: production needs their memory.
+    What a sweep that lives has taken down is left to it, unless it is named: then that sweep is asked to stop at once, for its
+    engine has the accelerator, and what it measures beside production is worth nothing. Engines that dead sweeps left
+    running are stopped first: production needs their memory.
+
+    Raises:
+        ContainerMissing: A name is neither noted nor that of a container: a slip of the keys is nobody's alarm.
     """
     with scene(chosen, say=say) as here:
         owners = here.owners()
+        here.know(names, noted=owners)
+        here.stop_for(names, owners=owners)
         dead = tuple(sorted(name for name, owner in owners.items() if not wiring.lives_here(owner)))
         if not names and len(dead) < len(owners):
             say("a sweep that runs now has production down, and brings it back itself: `nightsweep cancel` ends it")
@@ -160,6 +170,28 @@ class Scene:
                 self._settle(result, debts)
             results.append(result)
         return tuple(results)
+
+    def know(self, names: Sequence[str], *, noted: Mapping[str, str | None]) -> None:
+        """Raise ContainerMissing for a name that nothing goes by."""
+        for name in names:
+            if name not in noted:
+                with contextlib.suppress(DockerUnavailable):  # bringing it back says so better
+                    self.host("docker").foreign(name)
+
+    def stop_for(self, names: Sequence[str], *, owners: Mapping[str, str | None]) -> None:
+        """Have sweeps that live and have one of these down stop at once, and wait until they have."""
+        living = {owner for name, owner in owners.items() if name in names and owner and wiring.lives_here(owner)}
+        asked = [debt for debt in self.owed if debt.owner in living]
+        if self.debts is None or not asked:
+            return
+        with contextlib.suppress(SweepError):
+            for debt in asked:
+                self.say(f"sweep {debt.sweep_id} measures now: it is told to stop at once (`nightsweep cancel --drop`)")
+                self.debts.stop(debt)
+            clock = self.helpers.clock
+            begun = clock.monotonic()
+            while living & set(self.debts.holders()) and clock.monotonic() - begun < STOPS_WITHIN:
+                clock.sleep(Seconds(0.5))
 
     def _taken_again(self, name: str, *, before: str | None) -> bool:
         now = restoring.owners(self.mirror.read()).get(name)

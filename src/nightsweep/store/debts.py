@@ -59,6 +59,10 @@ class Debts:
         """Record that the container was started again just now."""
         self._do.run(lambda c: intents.mark(c, debt.intent_id, stage="restore_started"))
 
+    def stop(self, debt: Debt) -> None:
+        """Wish that the sweep which has it down stops at once."""
+        self._do.run(lambda c: catalog.wish_stop(c, debt.sweep_id, wish="drop"))
+
     def settle(
         self, debt: Debt, *, outcome: str, checks: Mapping[str, Any] | None, news: Sequence[tuple[str, str, str]]
     ) -> None:
