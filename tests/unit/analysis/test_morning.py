@@ -107,6 +107,21 @@ def test_production_that_does_not_serve_stands_on_top_and_is_what_the_message_sa
     assert "Next: run `nightsweep restore`" in notice.body
 
 
+def test_production_that_is_starting_when_its_sweep_is_told_to_end_is_no_alarm() -> None:
+    notice = notice_of(a_night(production=(replace(BACK, closed=None, outcome=None),)), problems=(), summary=None)
+    assert notice.kind == "night_over"
+    assert "Production vllm-qwen: is starting since Sun 02:30 (UTC)" in notice.body
+    never = replace(BACK, restore_started=None, closed=None, outcome=None)
+    assert notice_of(a_night(production=(never,)), problems=(), summary=None).kind == "production_not_restored"
+
+
+def test_only_how_it_stands_now_is_told_of_production_that_went_down_several_times() -> None:
+    later = replace(BACK, opened=LATER, stopped=LATER)
+    notice = notice_of(a_night(production=(later, DOWN)), problems=(), summary=None)
+    assert notice.kind == "night_over"
+    assert notice.body.count("Production vllm-qwen") == 1
+
+
 def test_a_message_holds_what_was_done_what_is_ahead_problems_and_what_to_do_next() -> None:
     notice = notice_of(a_night(), problems=("config x: boom",), summary="summaries/n.html")
     assert notice.kind == "night_over"
