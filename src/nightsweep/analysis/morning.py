@@ -21,6 +21,7 @@ from nightsweep.analysis.values import (
     ProductionRow,
     SweepRow,
     WindowRow,
+    newest_of_each,
 )
 from nightsweep.plan.model import SweepPlan
 
@@ -126,8 +127,8 @@ def title_of(night: Night) -> str:
 def _head(night: Night) -> Iterator[Block]:
     sweep, tonight = night.sweep, night.boots_tonight
     yield Heading(1, title_of(night))
-    for row in night.production:
-        if row.outcome != "restored":
+    for row in newest_of_each(night.production):
+        if row.outcome != "restored" and not row.coming:
             yield Paragraph(
                 f"Production {row.container} is {NOT_BACK}: {row.outcome or 'not started yet'}. Run `nightsweep restore`.",
                 loud=True,
@@ -173,12 +174,12 @@ def _production_row(night: Night, row: ProductionRow) -> tables.Row:
             text.printable(row.container),
             night.local(down),
             night.local(row.restore_started),
-            night.local(back) if back is not None else NOT_BACK,
+            night.local(back) if back is not None else "is starting" if row.coming else NOT_BACK,
             text.duration((back - down).total_seconds()) if back is not None else text.ABSENT,
             night.local(row.restore_by),
             text.printable(checks_said(row)),
         ),
-        mark="" if back is not None else "failed",
+        mark="" if back is not None or row.coming else "failed",
     )
 
 

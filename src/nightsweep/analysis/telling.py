@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from nightsweep.analysis import text
 from nightsweep.analysis.morning import Night, best_lines
 from nightsweep.analysis.notices import LEVELS, Notice
-from nightsweep.analysis.values import ProductionRow
+from nightsweep.analysis.values import ProductionRow, newest_of_each
 
 STATES = {"done": "done", "failed": "failed", "cancelled": "cancelled", "paused": "cancelled"}
 BEST_SHOWN = 5
@@ -30,7 +30,7 @@ def notice_of(night: Night, *, problems: Sequence[str], summary: str | None, bro
         broke_off: Whether an error ended the sweep, whatever of that could be stored.
     """
     sweep = night.sweep
-    down = [row.container for row in _newest(night.production) if row.outcome != "restored" and not _coming(row)]
+    down = [row.container for row in newest_of_each(night.production) if row.outcome != "restored" and not row.coming]
     kind = "production_not_restored" if down else "failed" if broke_off else kind_of(night)
     loud = f" [{text.SIMULATED}]" if sweep.simulated else ""
     title = (
@@ -70,7 +70,7 @@ def _lines(night: Night, down: Sequence[str], *, problems: Sequence[str], summar
     sweep = night.sweep
     left = "" if night.left is None else f", {night.left:,} left"
     yield f"{sweep.repeats_clean:,} of {sweep.repeats_planned:,} planned windows done{left}. {sweep.note or ''}".rstrip()
-    for row in _newest(night.production):
+    for row in newest_of_each(night.production):
         yield f"Production {row.container}: {_back(row, night)}."
     best = best_lines(night.cells)
     if best:
@@ -87,20 +87,10 @@ def _lines(night: Night, down: Sequence[str], *, problems: Sequence[str], summar
         yield f"Summary: {summary}"
 
 
-def _newest(rows: Sequence[ProductionRow]) -> list[ProductionRow]:
-    """Return how it stands with each container: a sweep that was begun several times took it down as often."""
-    return list({row.container: row for row in sorted(rows, key=lambda row: row.opened)}.values())
-
-
-def _coming(row: ProductionRow) -> bool:
-    """Whether it was started by somebody who was told to end and could not wait for its proof."""
-    return row.outcome is None and row.restore_started is not None
-
-
 def _back(row: ProductionRow, night: Night) -> str:
     if row.outcome == "restored":
         return f"serves again since {night.local(row.closed)} ({night.zone})"
-    if _coming(row):
+    if row.coming:
         return f"is starting since {night.local(row.restore_started)} ({night.zone}); whoever comes next proves it"
     return "DOES NOT SERVE"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -325,6 +325,16 @@ class ProductionRow:
     closed: datetime | None
     outcome: str | None
     checks: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def coming(self) -> bool:
+        """Whether it was started by somebody who was told to end and could not wait for its proof."""
+        return self.outcome is None and self.restore_started is not None
+
+
+def newest_of_each(rows: Iterable[ProductionRow]) -> list[ProductionRow]:
+    """Return how it stands with each container: a sweep that was begun several times took it down as often."""
+    return list({row.container: row for row in sorted(rows, key=lambda row: row.opened)}.values())
 
 
 @dataclass(frozen=True)

@@ -218,8 +218,10 @@ def cron(value: Any) -> str:
     from nightsweep.plan.nights import some_start
 
     allowed = 'a cron expression of five fields (minute hour day month weekday), such as "30 22 * * *"'
-    if not isinstance(value, str) or len(value.split()) != 5 or some_start(value) is None:
+    if not isinstance(value, str) or len(value.split()) != 5:
         raise Refused(allowed)
+    if some_start(value) is None:
+        raise Refused(allowed, remedy="one of these fields cannot be read, or the five name a day that never comes")
     return " ".join(value.split())
 
 
