@@ -310,12 +310,13 @@ def _told_at(path: tuple[str, ...], text: str, *, source: str) -> Iterator[None]
 @contextlib.contextmanager
 def open_tools(chosen: Settings, store: PostgresStore, prompts: tuple[Any, ...]) -> Iterator[Tools]:
     """Yield the real world for a sweep."""
+    from nightsweep.host.alone import only_measurer
     from nightsweep.host.boxstate import BoxStateSampler
     from nightsweep.probe.http_probe import HttpProbe
     from nightsweep.sweep.steady import SteadyClock
     from nightsweep.sweep.tools import Tools
 
-    clock = SteadyClock(SystemClock())
+    clock, me = SteadyClock(SystemClock()), owner()
     with hosts(chosen) as choose, HttpProbe(clock=clock) as probe:
         yield Tools(
             store=store,
@@ -327,7 +328,8 @@ def open_tools(chosen: Settings, store: PostgresStore, prompts: tuple[Any, ...])
             environ=os.environ,
             free_port=free_port,
             python=sys.executable,
-            owner=owner(),
+            owner=me,
+            alone=lambda box: only_measurer(me, box=box),
             software=__version__,
             mirror=production_mirror(chosen),
             lives=lives_here,

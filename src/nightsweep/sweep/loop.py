@@ -154,7 +154,9 @@ def run_sweep(
     sweep_id = tools.store.open_sweep(plan, box_id=box_id, file_text=file_text)
     if not limits.lifts_pause and tools.store.is_paused(sweep_id):
         raise SweepPaused(sweep=sweep_id, name=plan.name)
-    with one_interrupt() as interrupts:
+    with contextlib.ExitStack() as over, one_interrupt() as interrupts:
+        if not plan.simulated:  # what a simulator measures is disturbed by nobody's accelerator
+            over.enter_context(tools.alone(box.name))
         lease = tools.store.claim(sweep_id, owner=tools.owner, ttl=tools.lease_ttl)
         with held(tools.store, lease, ttl=tools.lease_ttl, also=interrupts.again) as keeper:
             night = Night(tools=tools, plan=plan, box_id=box_id, limits=limits)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
@@ -73,6 +74,7 @@ class Tools:
         free_port: Picks a free port on this machine.
         python: Interpreter that `{python}` in an engine command stands for.
         log_interval: How often log lines in hand are stored.
+        alone: Keeps other homes of this machine from measuring for a block (raises BoxBusy); takes the box's name.
         box_sampler: Watches the box in every window; None watches nothing.
     """
 
@@ -88,6 +90,7 @@ class Tools:
     owner: str
     software: str
     mirror: Mirror | None = None
+    alone: Callable[[str], AbstractContextManager[None]] = lambda box: contextlib.nullcontext()
     lives: Callable[[str], bool] = lambda holder: (
         False
     )  # whether a holder is a process of this machine that surely lives

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from nightsweep.errors import (
+    BoxBusy,
     DockerUnavailable,
     EngineNotGone,
     LeaseLost,
@@ -283,3 +285,23 @@ def _taken_down_by_a_dead_one(world: World) -> None:
     host.stop_foreign("prod", grace=Seconds(1.0))
     world.clock.advance(120.0)
     assert world.store.open_intents(box_id)
+
+
+def test_a_real_engine_is_measured_only_while_no_other_home_measures_and_a_simulated_one_always() -> None:
+    world = World()
+
+    @contextlib.contextmanager
+    def taken(box: str) -> Iterator[None]:
+        raise BoxBusy(box=box, owner="another home", until="its sweep ends")
+        yield
+
+    def play(plan: SweepPlan) -> Any:
+        return run_sweep(plan, replace(world.tools(), alone=taken), file_text="", steps=PlainSteps(), limits=Limits())
+
+    real = a_plan()
+    config = a_config("simulated")
+    simulated = a_plan(replace(config, engine=replace(config.engine, simulated=True)))
+    with pytest.raises(BoxBusy, match="another home"):
+        play(real)
+    assert world.starts() == 0
+    assert play(simulated).state == "done"
