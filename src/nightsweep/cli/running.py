@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,7 +37,7 @@ def run_and_finish(
     """
     from nightsweep.sweep.signals import Terminated, interrupt_behind, raise_on_sigterm
 
-    raise_on_sigterm()
+    raise_on_sigterm(_say_heard)
     view = ProgressView()
     try:
         outcome, simulated = run_here(chosen, file_text, source=source, base=base, until=until, reuse=reuse, view=view)
@@ -48,6 +49,26 @@ def run_and_finish(
         if interrupt is None:
             raise
         return stopped(chosen, view, interrupt, as_json=as_json)
+
+
+def _say_heard(name: str) -> None:
+    """Say at once that an interrupt was heard: who sees nothing happen presses on, or kills what brings production back."""
+    word = "Ctrl-C" if name == "SIGINT" else name
+    said = f"\n{word}: the engine is stopped and production started again; please wait, another one changes nothing\n"
+    os.write(2, said.encode())
+
+
+def _production_said(chosen: Settings, sweep_id: int) -> str:
+    """Return how production fares after a sweep, for the last line; "" where none was taken down."""
+    from nightsweep.analysis.values import newest_of_each
+
+    said = ""
+    with contextlib.suppress(StoreError), wiring.open_queries(chosen) as queries:
+        for row in newest_of_each(queries.productions(sweep_id)):
+            fares = "serves" if row.outcome == "restored" else "is starting" if row.coming else "DOES NOT SERVE"
+            said += f"; production {row.container} {fares}"
+            said += "" if row.outcome == "restored" or row.coming else " (`nightsweep restore`)"
+    return said
 
 
 def stopped(chosen: Settings, view: ProgressView, interrupt: BaseException, *, as_json: bool = False) -> int:
@@ -66,7 +87,7 @@ def stopped(chosen: Settings, view: ProgressView, interrupt: BaseException, *, a
     else:
         click.echo(
             f"stopped ({why}): sweep {last.sweep_id} has {last.windows_done} of {last.windows_planned} windows, and no engine "
-            f"runs; go on with `nightsweep resume {last.sweep_id}`",
+            f"runs{_production_said(chosen, last.sweep_id)}; go on with `nightsweep resume {last.sweep_id}`",
             err=True,
         )
     return EXIT_WORK_LEFT

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nightsweep import wiring
-from nightsweep.errors import NotFound, PlanError
+from nightsweep.errors import NotFound, PlanError, SweepPaused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -170,11 +170,21 @@ def _act(chosen: Settings, schedules: Schedules, target: str, action: str) -> No
 def _start_once(chosen: Settings, schedules: Schedules, row: Scheduled) -> None:
     if row.paused:
         raise StillPaused(name=row.name)
+    _refuse_paused_sweep(chosen, row.file_text, source=row.source, base=row.base)
     if row.under_way:
         click.echo(f"schedule {row.name} runs already: `nightsweep status` shows how far it is")
         return
     schedules.start_once(row.id, at=datetime.now(UTC))
     _tell(chosen, _find(schedules.all(chosen.box), row.name, box=chosen.box), done="to be started once")
+
+
+def _refuse_paused_sweep(chosen: Settings, file_text: str, *, source: str, base: str | None) -> None:
+    """Refuse to start a sweep that a person has paused: the service would skip it, and say so to nobody (raises SweepPaused)."""
+    plan, _ = wiring.load_plan(file_text, source=source, base=Path(base) if base else None)
+    with wiring.open_queries(chosen) as queries:
+        for each in queries.sweeps(limit=SWEEPS_SEARCHED):
+            if each.name == plan.name and each.state == "paused" and _is_of(queries, each.sweep_id, plan):
+                raise SweepPaused(sweep=each.sweep_id, name=each.name)
 
 
 def _find(rows: Sequence[Scheduled], target: str, *, box: str) -> Scheduled:
@@ -209,6 +219,8 @@ def _put(chosen: Settings, schedules: Schedules, file: str, given: Given, *, now
         raise NoStart(name=name, source=file)
     if now and known is not None and known.paused:
         raise StillPaused(name=name)
+    if now:
+        _refuse_paused_sweep(chosen, text, source=file, base=str(base))
     at = datetime.now(UTC)
     once = at if now and not (known is not None and known.under_way) else None
     source = "standard input" if file == "-" else str(Path(file).absolute())

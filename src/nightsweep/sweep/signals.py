@@ -65,15 +65,23 @@ class Calm:
             handed_on()
 
 
-def raise_on_sigterm() -> Calm:
+def raise_on_sigterm(tell: Callable[[str], object] = lambda name: None) -> Calm:
     """Turn SIGTERM, SIGHUP of a lost terminal and Ctrl-C into exceptions in the main thread: every `with` ends properly.
 
     What is ignored stays ignored: a sweep under `nohup` outlives its terminal. Returns what can hand one on again.
+
+    Args:
+        tell: Called with the signal's name when one is heeded: what follows may take minutes, and somebody waits.
     """
+
+    def heed(signum: int, frame: FrameType | None) -> None:
+        tell(signal.Signals(signum).name)
+        _raise(signum, frame)
+
     calm = Calm()
     for signum in INTERRUPTS:
         if signal.getsignal(signum) is not signal.SIG_IGN:
-            signal.signal(signum, calm.wrap(_raise))
+            signal.signal(signum, calm.wrap(heed))
     return calm
 
 

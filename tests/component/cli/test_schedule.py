@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from nightsweep import wiring
 from nightsweep.cli.schedule import command
-from nightsweep.errors import NotFound, PlanError
+from nightsweep.errors import NotFound, PlanError, SweepPaused
 from nightsweep.plan.model import Schedule
 from nightsweep.plan.queue import Night, Scheduled
-from nightsweep.store.postgres import connect
+from nightsweep.ports import BoxFacts
+from nightsweep.store.postgres import PostgresStore, connect
 from nightsweep.store.schedules import Schedules
 from tests.component.sweep.kit import PLAIN, a_file, free_port
 
@@ -204,3 +206,21 @@ def test_an_end_just_before_the_start_is_said_to_be_a_day_away(call: Call, tmp_p
     result = call(a_sweep(tmp_path), "--cron", "30 22 * * *", "--until", "22:29")
     assert "23 h 59 min after its start" in result.output
     assert "a long night" not in call("depth", "--until", "07:00").output
+
+
+def test_a_sweep_that_a_person_paused_is_not_started_by_hand_through_its_schedule(
+    call: Call, database_url: str, tmp_path: Path
+) -> None:
+    file = a_sweep(tmp_path)
+    call(file, "--cron", "30 22 * * *")
+    plan, _ = wiring.load_plan(Path(file).read_text(), source=file, base=tmp_path)
+    engine = connect(database_url)
+    try:
+        store = PostgresStore(engine)
+        box_id = store.box_id(BoxFacts(name="bench", fingerprint="f", facts={}, simulated=True))
+        sweep_id = store.open_sweep(plan, box_id=box_id, file_text=Path(file).read_text())
+        assert store.pause_idle(sweep_id)
+    finally:
+        engine.dispose()
+    for words in (("--now", "depth"), ("--now", file)):
+        assert isinstance(call(*words).exception, SweepPaused)

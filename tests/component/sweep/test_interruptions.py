@@ -60,6 +60,7 @@ def test_a_run_that_is_told_to_stop_ends_its_engine_and_says_what_is_left(
         code = command.end(seconds=15)
         assert code == 3, command.said
         assert "Traceback" not in command.said
+        assert command.said.count("please wait, another one changes nothing") == 1
         assert "nightsweep resume 1" in command.said
     assert bench.engines() == []
     sweep = bench.sweep()
