@@ -295,12 +295,14 @@ def _ends(row: Scheduled, *, now: datetime) -> datetime | None:
 
 
 def _served(chosen: Settings) -> bool:
+    from nightsweep.service.only import is_served
     from nightsweep.service.prefect_api import PrefectApi
     from nightsweep.service.prefect_server import PrefectUnavailable
 
-    api = PrefectApi(chosen.prefect_api_url or f"http://127.0.0.1:{chosen.prefect_port}/api")
+    if chosen.prefect_api_url is None:
+        return is_served(chosen.home)
     try:
-        return api.deployment_id(chosen.box) is not None
+        return PrefectApi(chosen.prefect_api_url).deployment_id(chosen.box) is not None
     except PrefectUnavailable:
         return False
 

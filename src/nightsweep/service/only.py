@@ -39,3 +39,18 @@ def only_service(home: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+def is_served(home: Path) -> bool:
+    """Whether a service of this home runs: another home's may answer on the same port."""
+    try:
+        lock = os.open(home / "serve.lock", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False

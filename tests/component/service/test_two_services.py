@@ -8,7 +8,7 @@ import pytest
 
 from nightsweep.errors import BoxBusy
 from nightsweep.ports import Progress
-from nightsweep.service.only import ServiceRuns, only_service
+from nightsweep.service.only import ServiceRuns, is_served, only_service
 from nightsweep.store.queries import Queries
 from tests.component.sweep.kit import PLAIN, Bench, a_file
 
@@ -54,3 +54,11 @@ def test_a_sweep_of_another_home_on_the_same_database_is_kept_off_the_box_and_to
     assert "is taken by" in str(refused[0])
     assert [row.name for row in queries.sweeps() if row.repeats_clean] == ["night"]
     assert first.engines() == second.engines() == []
+
+
+def test_whether_a_home_is_served_is_told_by_its_own_service(tmp_path: Path) -> None:
+    assert not is_served(tmp_path)
+    with only_service(tmp_path):
+        assert is_served(tmp_path)
+        assert not is_served(tmp_path / "another")
+    assert not is_served(tmp_path)
