@@ -9,6 +9,7 @@ import click
 
 from nightsweep import wiring
 from nightsweep.cli import EXIT_FAILED
+from nightsweep.errors import NotFound
 
 if TYPE_CHECKING:
     from nightsweep.analysis.values import Event, SweepRow
@@ -31,7 +32,7 @@ def ask_to_stop(sweep: str, *, wish: str, wait: bool) -> int:
     """Ask a sweep to stop and say what comes of it; return the exit code."""
     chosen = wiring.settings()
     with wiring.open_queries(chosen) as queries:
-        row = queries.sweep_of(sweep)
+        row = _find(chosen, queries, sweep)
         if row.state != "running":
             click.echo(_not_running(chosen, row, wish=wish))
             return 0
@@ -46,6 +47,17 @@ def ask_to_stop(sweep: str, *, wish: str, wait: bool) -> int:
             click.echo(f"`nightsweep status {row.sweep_id}` shows when; --wait would wait for it", err=True)
             return 0
         return _watch(queries, row.sweep_id, known=known)
+
+
+def _find(chosen: Settings, queries: Queries, sweep: str) -> SweepRow:
+    """Return the sweep (raises NotFound); one that waits in the queue has not begun, and is kept off by its schedule."""
+    try:
+        return queries.sweep_of(sweep)
+    except NotFound as error:
+        if any(row.name == sweep for row in wiring.scheduled(chosen)):
+            hint = f"it has not begun: `nightsweep schedule --pause {sweep}` keeps it off, --remove takes it away"
+            raise NotFound(what=f"sweep {sweep!r}", hint=hint) from error
+        raise
 
 
 def _named(row: SweepRow) -> str:

@@ -8,10 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from nightsweep import wiring
+from nightsweep.cli.cancel import command as cancel
 from nightsweep.cli.schedule import command
 from nightsweep.errors import NotFound, PlanError, SweepPaused
 from nightsweep.plan.model import Schedule
@@ -33,8 +35,8 @@ def call(database_url: str, tmp_path: Path) -> Call:
         "NIGHTSWEEP_PREFECT_PORT": str(free_port()),
     }
 
-    def run(*words: str) -> Result:
-        return CliRunner().invoke(command, list(words), env=environ)
+    def run(*words: str, of: click.Command = command) -> Result:
+        return CliRunner().invoke(of, list(words), env=environ)
 
     return run
 
@@ -224,3 +226,10 @@ def test_a_sweep_that_a_person_paused_is_not_started_by_hand_through_its_schedul
         engine.dispose()
     for words in (("--now", "depth"), ("--now", file)):
         assert isinstance(call(*words).exception, SweepPaused)
+
+
+def test_a_sweep_that_waits_in_the_queue_is_said_to_be_kept_off_by_its_schedule(call: Call, tmp_path: Path) -> None:
+    call(a_sweep(tmp_path), "--cron", "30 22 * * *")
+    error = call("depth", of=cancel).exception
+    assert isinstance(error, NotFound)
+    assert "`nightsweep schedule --pause depth`" in str(error)
