@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from nightsweep.analysis.distributions import student_below
 from nightsweep.analysis.intervals import Variance, combined, quantile
 
 CONFIDENCE = 0.95
@@ -224,12 +225,9 @@ def _counts(runs: Sequence[Run]) -> tuple[dict[str, int], dict[str, int]]:
 
 def _beyond(distance: float, se: float, df: float) -> float:
     """Return the chance that a value of this mean and standard error is above 0."""
-    from scipy.special import ndtr, stdtr
-
     if se == 0:
         return float(distance > 0)
-    z = distance / se
-    return float(ndtr(z) if math.isinf(df) else stdtr(df, z))
+    return student_below(df, distance / se)
 
 
 def _class(place: Place, rule: Rule) -> Hashable:
