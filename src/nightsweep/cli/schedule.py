@@ -13,9 +13,10 @@ from nightsweep import wiring
 from nightsweep.errors import NotFound, PlanError, SweepPaused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from nightsweep.analysis.schedules import Left
+    from nightsweep.analysis.values import SweepRow
     from nightsweep.plan.model import Schedule, SweepPlan
     from nightsweep.plan.queue import Scheduled
     from nightsweep.settings import Settings
@@ -170,7 +171,7 @@ def _act(chosen: Settings, schedules: Schedules, target: str, action: str) -> No
 def _start_once(chosen: Settings, schedules: Schedules, row: Scheduled) -> None:
     if row.paused:
         raise StillPaused(name=row.name)
-    _refuse_paused_sweep(chosen, row.file_text, source=row.source, base=row.base)
+    _refuse_paused_sweep(chosen, _plan_of(row))
     if row.under_way:
         click.echo(f"schedule {row.name} runs already: `nightsweep status` shows how far it is")
         return
@@ -178,12 +179,16 @@ def _start_once(chosen: Settings, schedules: Schedules, row: Scheduled) -> None:
     _tell(chosen, _find(schedules.all(chosen.box), row.name, box=chosen.box), done="to be started once")
 
 
-def _refuse_paused_sweep(chosen: Settings, file_text: str, *, source: str, base: str | None) -> None:
+def _plan_of(row: Scheduled) -> SweepPlan:
+    """Return the plan of a schedule's stored file (raises PlanError for one that cannot be read any more)."""
+    return wiring.load_plan(row.file_text, source=row.source, base=Path(row.base) if row.base else None)[0]
+
+
+def _refuse_paused_sweep(chosen: Settings, plan: SweepPlan) -> None:
     """Refuse to start a sweep that a person has paused: the service would skip it, and say so to nobody (raises SweepPaused)."""
-    plan, _ = wiring.load_plan(file_text, source=source, base=Path(base) if base else None)
     with wiring.open_queries(chosen) as queries:
-        for each in queries.sweeps(limit=SWEEPS_SEARCHED):
-            if each.name == plan.name and each.state == "paused" and _is_of(queries, each.sweep_id, plan):
+        for each in _sweeps_of(queries, plan):
+            if each.state == "paused":
                 raise SweepPaused(sweep=each.sweep_id, name=each.name)
 
 
@@ -220,7 +225,7 @@ def _put(chosen: Settings, schedules: Schedules, file: str, given: Given, *, now
     if now and known is not None and known.paused:
         raise StillPaused(name=name)
     if now:
-        _refuse_paused_sweep(chosen, text, source=file, base=str(base))
+        _refuse_paused_sweep(chosen, plan)
     at = datetime.now(UTC)
     once = at if now and not (known is not None and known.under_way) else None
     source = "standard input" if file == "-" else str(Path(file).absolute())
@@ -265,7 +270,7 @@ def _read(reader: Callable[[object], str], value: str, *, option: str) -> str:
 def _tell(chosen: Settings, row: Scheduled, *, done: str) -> None:
     """Say what a schedule is now, when it starts next, and whether anything is there to start it."""
     from nightsweep.analysis.schedules import next_said
-    from nightsweep.plan.nights import in_words, long_night
+    from nightsweep.plan.nights import in_words, long_night, night_of
     from nightsweep.plan.queue import comes_next
 
     when = f"{in_words(row.when)} ({row.when.timezone})" if row.when.cron else in_words(row.when)
@@ -274,7 +279,8 @@ def _tell(chosen: Settings, row: Scheduled, *, done: str) -> None:
     click.echo(f"schedule {row.name} is {done}: {when}{end}{priority}")
     now = datetime.now(UTC)
     click.echo(f"next start: {next_said(row, now=now)}")
-    long = long_night(comes_next(row, now=now) or now, _ends(row, now=now), zone=row.when.timezone)
+    start = None if row.paused else comes_next(row, now=now)
+    long = None if start is None else long_night(start, night_of(row.when, start=start), zone=row.when.timezone)
     if long is not None:
         click.echo(f"a long night: {long}; is --until what you mean?", err=True)
     if not _served(chosen):
@@ -283,15 +289,6 @@ def _tell(chosen: Settings, row: Scheduled, *, done: str) -> None:
             "(deploy/nightsweep.service keeps it up under systemd, docker-compose.yml in containers)",
             err=True,
         )
-
-
-def _ends(row: Scheduled, *, now: datetime) -> datetime | None:
-    """Return when the next night ends; None where it has no end or no start."""
-    from nightsweep.plan.nights import night_of
-    from nightsweep.plan.queue import comes_next
-
-    start = comes_next(row, now=now)
-    return None if start is None or row.paused else night_of(row.when, start=start)
 
 
 def _served(chosen: Settings) -> bool:
@@ -344,11 +341,10 @@ def _left(queries: Queries, row: Scheduled) -> Left | None:
     from nightsweep.analysis.values import Filters
 
     try:
-        plan, _ = wiring.load_plan(row.file_text, source=row.source, base=Path(row.base) if row.base else None)
+        plan = _plan_of(row)
     except PlanError:
         return None
-    same = (each for each in queries.sweeps(limit=SWEEPS_SEARCHED) if each.name == plan.name)
-    sweep_id = next((each.sweep_id for each in same if _is_of(queries, each.sweep_id, plan)), None)
+    sweep_id = next((each.sweep_id for each in _sweeps_of(queries, plan)), None)
     if sweep_id is None:
         progress = progress_of(plan, windows=(), prefills=(), boots=())
     else:
@@ -363,6 +359,10 @@ def _left(queries: Queries, row: Scheduled) -> Left | None:
     return Left(left=left, planned=sum(config.planned for config in progress))
 
 
-def _is_of(queries: Queries, sweep_id: int, plan: SweepPlan) -> bool:
-    stored = queries.sweep_plan(sweep_id)
-    return stored is not None and stored.fingerprint == plan.fingerprint
+def _sweeps_of(queries: Queries, plan: SweepPlan) -> Iterator[SweepRow]:
+    """Yield the sweeps of a plan, newest first."""
+    for each in queries.sweeps(limit=SWEEPS_SEARCHED):
+        if each.name == plan.name:
+            stored = queries.sweep_plan(each.sweep_id)
+            if stored is not None and stored.fingerprint == plan.fingerprint:
+                yield each
