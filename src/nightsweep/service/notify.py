@@ -6,6 +6,7 @@ time and disturbs nothing else.
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import re
@@ -14,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from nightsweep.analysis.notices import KINDS, Notice
@@ -84,7 +86,7 @@ class Notifier:
         except Exception as error:  # noqa: BLE001  a plugin of anybody's may raise anything; no sweep ends for it
             said = f"{type(error).__name__}: {error}"
         with self._lock:
-            outcomes[place] = None if said is None else cut(said, address)[:SAID_AT_MOST]
+            outcomes[place] = None if said is None else cut(said, self.addresses)[:SAID_AT_MOST]
 
 
 def shown(address: str, place: int) -> str:
@@ -97,25 +99,50 @@ def shown_all(addresses: Sequence[str]) -> tuple[str, ...]:
     return tuple(shown(address, place) for place, address in enumerate(addresses))
 
 
-def cut(text: str, address: str) -> str:
-    """Return a library's words with every part of the address cut out of them."""
-    parts = {part for part in re.split(r"[/:@?&=,\s]+", address.split("://", 1)[-1]) if len(part) >= SHORTEST_SECRET}
+def cut(text: str, addresses: Sequence[str]) -> str:
+    """Return a library's words with every part of every address cut out of them."""
+    rests = [address.split("://", 1)[-1] for address in addresses]
+    parts = {part for rest in rests for part in re.split(r"[/:@?&=,\s]+", rest) if len(part) >= SHORTEST_SECRET}
     for part in sorted(parts, key=len, reverse=True):
         text = text.replace(part, "***")
     return text
+
+
+_heard: ContextVar[list[str] | None] = ContextVar("heard", default=None)
+"""What Apprise says of one message. It says addresses, and sends several at once, in threads that get our context."""
+
+
+class _Listens(logging.Handler):
+    """Keeps Apprise's words for whom they concern; nowhere else are they to be seen."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        lines = _heard.get()
+        if lines is not None:
+            lines += record.getMessage().strip().splitlines()
+
+
+@functools.cache
+def _listen() -> None:
+    logger = logging.getLogger("apprise")
+    logger.propagate = False
+    logger.addHandler(_Listens(logging.WARNING))
 
 
 def send_by_apprise(address: Secret, notice: Notice) -> str | None:
     """Send to one of Apprise's addresses."""
     import apprise
 
-    post = apprise.Apprise()
-    if not post.add(str(address)):
-        return "Apprise does not know such an address: `apprise --details` lists the services"
-    with apprise.LogCapture(level=logging.WARNING, fmt="%(message)s") as said:  # type: ignore[no-untyped-call]
+    _listen()
+    lines: list[str] = []
+    token = _heard.set(lines)
+    try:
+        post = apprise.Apprise()
+        if not post.add(str(address)):
+            return "Apprise does not know such an address: `apprise --details` lists the services"
         sent = post.notify(title=notice.title, body=notice.body, notify_type=notice.level, body_format="text")
-        reason = said.getvalue().strip().splitlines()
-    return None if sent else (reason[-1] if reason else "the service did not take it")
+    finally:
+        _heard.reset(token)
+    return None if sent else (lines[-1] if lines else "the service did not take it")
 
 
 def sender(*, environ: Mapping[str, str]) -> Send:

@@ -62,6 +62,19 @@ def test_a_service_that_refuses_or_does_not_exist_is_a_line_without_the_address(
     assert not any(secret in line for line in failures for secret in ("s3cr3t-path", "t0k3n-in-host", "p4th"))
 
 
+def test_what_another_thread_hears_is_no_reason_of_ours_and_nothing_is_printed(
+    post: Receiver, capfd: pytest.CaptureFixture[str]
+) -> None:
+    post.status = 503
+    unknown = [f"nosuch://t0k3n-{place}/p4th" for place in range(5)]
+    for _ in range(5):
+        failures = to(post.url(), *unknown, post.url("s3cr3t")).tell(trial_notice("spark"))
+        assert ["503" in line for line in failures] == [True, *(False for _ in unknown), True]
+        assert not any(secret in line for line in failures for secret in ("p4th", "s3cr3t", "t0k3n", "t...0"))
+    out, err = capfd.readouterr()
+    assert (out, err) == ("", "")
+
+
 def test_a_service_that_hangs_costs_a_bounded_time_and_keeps_nobody_else_waiting(post: Receiver) -> None:
     began = time.monotonic()
     failures = to(post.url("hang"), post.url(), patience=Seconds(1.0)).tell(trial_notice("spark"))
