@@ -94,7 +94,7 @@ def _verdict(there: World, game: Game) -> tuple[str, ...]:
         game.problems += [*windows.problems, *there.foreign_problems()]
         if there.dock is not None and any(entry.served is None for entry in game.entries):
             game.problems.append("production was not seen serving after some kill")
-    except DatabaseAway as error:
+    except (DatabaseAway, NotServing) as error:
         game.problems.append(str(error))
         lines = []
     there.evidence.close()

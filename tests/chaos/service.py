@@ -114,10 +114,26 @@ class Supervised:
         return "UNKNOWN"
 
     def open_runs(self) -> list[str]:
-        """Return the states of runs that Prefect does not hold for ended."""
+        """Return the states of runs that Prefect does not hold for ended; wait for its server, which may be coming back.
+
+        Raises:
+            NotServing: It does not answer.
+        """
         states = {"type": {"any_": ["RUNNING", "PENDING", "SCHEDULED", "CANCELLING"]}}
-        answer = httpx.post(f"{self.api.api_url}/flow_runs/filter", json={"flow_runs": {"state": states}}, timeout=20.0)
-        return [str(run["state_name"]) for run in answer.raise_for_status().json()]
+        asked = {"json": {"flow_runs": {"state": states}}, "timeout": 20.0}
+        end = time.monotonic() + SERVES_WITHIN
+        while True:
+            self.tend()
+            try:
+                answer = httpx.post(f"{self.api.api_url}/flow_runs/filter", **asked).raise_for_status()  # type: ignore[arg-type]
+            except httpx.HTTPError as error:
+                if time.monotonic() > end:
+                    raise NotServing(
+                        f"Prefect's server does not answer {SERVES_WITHIN:.0f} s after the last kill"
+                    ) from error
+                time.sleep(0.5)
+                continue
+            return [str(run["state_name"]) for run in answer.json()]
 
     # --- its processes
 
