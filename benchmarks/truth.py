@@ -13,21 +13,26 @@ window is what was done between the two moments that the probe stamped, whatever
 
 Then faults: each is put in force inside a window and must raise its flag and no other; windows without one must raise none.
 
-    python -m benchmarks.truth [--windows N] [--fault-windows N] [--clean N] [--cases SHARE]
+Each engine and its probe may have two processors of their own, so that a machine with many measures many windows at once.
+
+    python -m benchmarks.truth [--windows N] [--fault-windows N] [--clean N] [--cases SHARE] [--jobs N]
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import multiprocessing
+import os
 import statistics
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from benchmarks.common import Figure, Section, table, write
 from benchmarks.simulated import Engine, acceptance_length, engine, speed_for
@@ -47,6 +52,8 @@ STEPS_AT_LEAST = 220
 """Steps of a window at least. Counters move once a step, and a step may end while a page is asked for: one step at each edge is
 0.9% then. A real window of 40 s has 320 of the slowest steps of a GB10.
 """
+
+_T = TypeVar("_T")
 
 COUNTERS = ("generation_tokens", "drafts", "draft_tokens", "accepted_tokens", "steps")
 PROMPTS = tuple(f"Write function number {number} of a module, and say what it is for." for number in range(64))
@@ -405,6 +412,67 @@ def measure_clean(*, windows: int, window: float = 1.2) -> Iterator[WindowResult
             yield derive(raw, dialect=made.target().dialect, num_speculative_tokens=FAULTED.k)
 
 
+# --- several at once ---------------------------------------------------------------------------------------------
+
+PART = 25
+"""Windows of a fault, or clean ones, that are measured in one go."""
+
+
+def _parts(windows: int) -> list[int]:
+    return [min(PART, windows - done) for done in range(0, windows, PART)]
+
+
+def _cases_of(chosen: Sequence[Case], windows: int) -> list[Judged]:
+    return list(measure_cases(chosen, windows=windows))
+
+
+def _faults_of(chosen: Sequence[FaultCase], windows: int) -> list[FaultTally]:
+    return list(measure_faults(chosen, windows=windows))
+
+
+def _clean_of(windows: int) -> list[WindowResult]:
+    return list(measure_clean(windows=windows))
+
+
+@dataclass
+class Crew:
+    """Carries calls out in this process, or in several with two processors each; what they return comes in order."""
+
+    pool: ProcessPoolExecutor | None
+
+    def results(self, calls: Sequence[tuple[Callable[..., _T], tuple[Any, ...]]]) -> Iterator[_T]:
+        """Yield what the calls return."""
+        if self.pool is None:
+            yield from (call(*given) for call, given in calls)
+        else:
+            yield from [one.result() for one in [self.pool.submit(call, *given) for call, given in calls]]
+
+
+@contextmanager
+def crew(jobs: int) -> Iterator[Crew]:
+    """Have a crew for the block.
+
+    Raises:
+        SystemExit: The machine has fewer than two processors for each job.
+    """
+    if jobs == 1:
+        yield Crew(None)
+        return
+    allowed = sorted(os.sched_getaffinity(0))
+    if 2 * jobs > len(allowed):
+        raise SystemExit(f"--jobs {jobs}: an engine and its probe want two processors, and there are {len(allowed)}")
+    spawning = multiprocessing.get_context("spawn")
+    places = spawning.SimpleQueue()
+    for job in range(jobs):
+        places.put(allowed[2 * job : 2 * job + 2])
+    with ProcessPoolExecutor(jobs, mp_context=spawning, initializer=_take_place, initargs=(places,)) as pool:
+        yield Crew(pool)
+
+
+def _take_place(places: Any) -> None:
+    os.sched_setaffinity(0, places.get())
+
+
 # --- all of it ---------------------------------------------------------------------------------------------------
 
 
@@ -459,23 +527,29 @@ def _times_figure(name: str, pairs: Sequence[tuple[float, float]]) -> Figure:
 
 
 def measure(
-    *, windows: int = 2, fault_windows: int = 5, clean: int = 40, share: float = 1.0
+    *, windows: int = 2, fault_windows: int = 5, clean: int = 40, share: float = 1.0, jobs: int = 1
 ) -> tuple[Section, Section]:
-    """The campaign; `share` of the cases, evenly taken."""
-    all_cases = cases()
-    every = max(1, round(1.0 / share))
-    judged = []
-    for one in measure_cases(all_cases[::every], windows=windows):
-        judged.append(one)
-        print(f"   {one.case}: {_told(one)}", flush=True)
-    tallies = []
-    for tally in measure_faults(FAULTS, windows=fault_windows):
-        tallies.append(tally)
-        print(f"   {tally.case.name}: {dict(tally.raised)} {tally.details[:2] or ''}", flush=True)
-    unclean = [result for result in measure_clean(windows=clean) if result.flags]
+    """The campaign; `share` of the cases, evenly taken, in `jobs` processes."""
+    chosen = cases()[:: max(1, round(1.0 / share))]
+    judged: list[Judged] = []
+    tallies = [FaultTally(case) for case in FAULTS]
+    faults = [(place, part) for place in range(len(FAULTS)) for part in _parts(fault_windows)]
+    with crew(jobs) as hands:
+        for found in hands.results([(_cases_of, ([case], windows)) for case in chosen]):
+            judged += found
+            for one in found:
+                print(f"   {one.case}: {_told(one)}", flush=True)
+        parts = hands.results([(_faults_of, ([FAULTS[place]], part)) for place, part in faults])
+        for (place, _), (tally,) in zip(faults, parts, strict=True):
+            tallies[place].raised += tally.raised
+            tallies[place].details += tally.details
+        for tally in tallies:
+            print(f"   {tally.case.name}: {dict(tally.raised)} {tally.details[:2] or ''}", flush=True)
+        results = [one for part in hands.results([(_clean_of, (part,)) for part in _parts(clean)]) for one in part]
+    unclean = [result for result in results if result.flags]
     return (
         Section(
-            name="truth", figures=figures(judged), facts={"windows": len(judged), "cases": len(all_cases[::every])}
+            name="truth", figures=figures(judged), facts={"windows": len(judged), "cases": len(chosen), "jobs": jobs}
         ),
         Section(
             name="faults",
@@ -514,8 +588,15 @@ if __name__ == "__main__":
     parser.add_argument("--fault-windows", type=int, default=5)
     parser.add_argument("--clean", type=int, default=40)
     parser.add_argument("--cases", type=float, default=1.0, help="share of the cases")
+    parser.add_argument("--jobs", type=int, default=1, help="engines at once, with two processors each")
     given = parser.parse_args()
-    sections = measure(windows=given.windows, fault_windows=given.fault_windows, clean=given.clean, share=given.cases)
+    sections = measure(
+        windows=given.windows,
+        fault_windows=given.fault_windows,
+        clean=given.clean,
+        share=given.cases,
+        jobs=given.jobs,
+    )
     for each in sections:
         write(each)
     print(table(sections))
