@@ -15,7 +15,11 @@ from nightsweep.units import Seconds, Tokens
 
 DECODE = "decode"
 SINGLE_BATCH = "single_batch"
-"""Kinds of cells."""
+WHOLE_RUN = "whole_run"
+"""Kinds of cells. A whole run is another client's: all output tokens by all of its time, with ramp, prefill and tail."""
+
+UNKNOWN_TEMPERATURE = Decimal(-1)
+"""Of an imported cell whose temperature nobody told: a place that no measured cell has, shown as not known."""
 
 CONTROL_ROUND = 1000
 """Boot round, and repeat index, of a control's first extra boot: beyond all that a plan's own rounds and repeats can reach."""

@@ -12,25 +12,26 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, UUID
 
-from nightsweep.plan.model import DECODE, SINGLE_BATCH
+from nightsweep.plan.model import DECODE, SINGLE_BATCH, WHOLE_RUN
 from nightsweep.store.columns import born, column, document, identity, maybe, one_of, time, to, words
 from nightsweep.store.columns import metadata as metadata
 from nightsweep.store.schema_decisions import decision_windows as decision_windows
 from nightsweep.store.schema_decisions import decisions as decisions
 from nightsweep.store.schema_decisions import expectations as expectations
+from nightsweep.store.schema_imports import imports as imports
 from nightsweep.store.schema_nights import production_intents as production_intents
 from nightsweep.store.schema_nights import schedules as schedules
 from nightsweep.store.schema_reused import reused_prefills as reused_prefills
 from nightsweep.store.schema_reused import reused_windows as reused_windows
 from nightsweep.store.schema_summaries import cell_summaries as cell_summaries
 
-HEAD = "0010"
+HEAD = "0011"
 """The newest migration: what `migrate` brings a database to."""
 
 LIVE_STATES = ("starting", "ready")
 SWEEP_STATES = ("planned", "running", "done", "partial", "failed", "cancelled", "interrupted", "paused")
 STOP_WISHES = ("finish", "drop", "pause")
-CELL_KINDS = (DECODE, SINGLE_BATCH)
+CELL_KINDS = (DECODE, SINGLE_BATCH, WHOLE_RUN)
 BOOT_STATES = (*LIVE_STATES, "stopped", "failed", "lost")
 
 boxes = sa.Table(
