@@ -215,6 +215,15 @@ class ImageMissing(BootError):
     summary = "image {image} is not here and could not be pulled: {reason}"
 
 
+class ImageNotInTime(BootError):
+    """The image is not on the box, and its pull would end too late for this night."""
+
+    summary = (
+        "image {image} is not here, and its pull was given up after {waited:.0f} s: {reason}. "
+        "`docker pull {image}` by day has it here for the next night"
+    )
+
+
 class LaunchRefused(BootError):
     """Docker (or the operating system) refused to start the engine."""
 

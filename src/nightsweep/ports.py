@@ -165,11 +165,23 @@ class Host(Protocol):
     def check(self, launch: Launch) -> None:
         """Raise a HostError when no engine like this can be started here (no daemon, no GPU runtime, port in use)."""
 
+    def fetch(self, image: str, *, check: Callable[[], None]) -> Seconds | None:
+        """Have an image here that engines are started from; return how long that took, None for one that was here.
+
+        Takes as long as a registry does.
+
+        Args:
+            check: Asked several times a second meanwhile; what it raises gives the pull up.
+
+        Raises:
+            ImageMissing: Neither here nor to be pulled.
+        """
+
     def start(self, launch: Launch) -> EngineHandle:
         """Start the engine; labelled as ours, never restarted by the host.
 
         Raises:
-            ImageMissing: Neither here nor to be pulled.
+            ImageMissing: It is not here: nothing is fetched at a start.
             LaunchRefused: Docker or the operating system refused it.
         """
 

@@ -364,3 +364,11 @@ def test_an_image_has_the_digest_that_its_engines_have_and_none_while_it_is_not_
     handle = bench.host.start(bench.launch("--exit-after", "0"))
     image = handle.image_refs[0] if handle.image_refs else "nightsweep-no-such/image:none"
     assert bench.host.image_digest(image) == handle.image_digest
+
+
+def test_an_image_that_is_here_is_not_fetched(bench: Bench) -> None:
+    handle = bench.host.start(bench.launch("--exit-after", "0"))
+    image = handle.image_refs[0] if handle.image_refs else "nightsweep-no-such/image:none"
+    asked: list[None] = []
+    assert bench.host.fetch(image, check=lambda: asked.append(None)) is None
+    assert asked == []

@@ -187,13 +187,15 @@ def test_a_dead_leftover_of_the_same_boot_makes_room(bench: DockerBench) -> None
 
 
 def test_an_image_that_cannot_be_had_is_missing_with_the_reason(bench: DockerBench) -> None:
-    launch = replace(bench.launch(), image="127.0.0.1:9/no/such-image:1")
+    image = "127.0.0.1:9/no/such-image:1"
 
     with pytest.raises(ImageMissing) as missing:
-        bench.host.start(launch)
+        bench.host.fetch(image, check=lambda: None)
 
     assert "no/such-image" in str(missing.value)
     assert len(missing.value.facts["reason"]) > 10
+    with pytest.raises(ImageMissing, match="removed after"):
+        bench.host.start(replace(bench.launch(), image=image))
 
 
 def test_a_host_path_that_does_not_exist_is_refused_and_not_made(bench: DockerBench, tmp_path: Path) -> None:

@@ -69,6 +69,8 @@ class FakeHost:
         busy_ports: Ports held by somebody else, with the holder's name.
         gpu_holders: While set, `check` passes and `wait_free` raises GpuBusy.
         images: Digests of the images that are on the box.
+        pulls: By image: seconds that a registry takes to give one that is not here, or what it raises instead. Others are
+            here from the first question on.
         foreign_faults: By container name, what `start_foreign` raises.
     """
 
@@ -84,6 +86,7 @@ class FakeHost:
     foreign_faults: dict[str, Exception] = field(default_factory=dict)
     check_fault: Exception | None = None
     images: dict[str, str] = field(default_factory=dict)
+    pulls: dict[str, float | Exception] = field(default_factory=dict)
     _engines: dict[str, _Engine] = field(default_factory=dict)
     _started: int = 0
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -97,6 +100,20 @@ class FakeHost:
         holder = self._holder(launch.port)
         if holder is not None:
             raise PortBusy(port=launch.port, holder=holder)
+
+    def fetch(self, image: str, *, check: Callable[[], None]) -> Seconds | None:
+        takes = self.pulls.get(image)
+        if takes is None or image in self.images:
+            return None
+        self.calls.append(("fetch", image))
+        if isinstance(takes, Exception):
+            raise takes
+        begun = self.clock.monotonic()
+        while self.clock.monotonic() - begun < takes:
+            check()
+            self.clock.sleep(Seconds(1.0))
+        self._pulled(image)
+        return Seconds(self.clock.monotonic() - begun)
 
     def start(self, launch: Launch) -> EngineHandle:
         with self._lock:

@@ -48,6 +48,18 @@ class Daemon:
         with self._speaking("patient") as client:
             yield client
 
+    @contextmanager
+    def own(self) -> Iterator[docker.DockerClient]:
+        """Give a client for one piece of work alone, whose connection may be cut off (raises DockerUnavailable)."""
+        try:
+            client = self._factory()
+        except AWAY as fault:
+            raise DockerUnavailable(reason=reason(fault)) from fault
+        try:
+            yield client
+        finally:
+            client.close()
+
     def inspect(self, container_id: str) -> Mapping[str, Any]:
         """Return what Docker knows of a container.
 

@@ -12,7 +12,7 @@ import docker
 import docker.errors
 
 from nightsweep.engine.values import LogLine
-from nightsweep.errors import DockerUnavailable, GpuRuntimeMissing, LaunchRefused, PortBusy
+from nightsweep.errors import DockerUnavailable, GpuRuntimeMissing, ImageMissing, LaunchRefused, PortBusy
 from nightsweep.host import box, container_spec, images, inspected, listeners, process_tree
 from nightsweep.host.container_stop import ContainerStop
 from nightsweep.host.docker_client import ClientFactory, Daemon, explanation
@@ -20,6 +20,7 @@ from nightsweep.host.docker_log import DockerLog
 from nightsweep.host.followers import Followers
 from nightsweep.host.foreign import ForeignContainers
 from nightsweep.host.freeing import Freeing
+from nightsweep.host.pulling import Pull
 from nightsweep.ports import BoxFacts, Clock, EngineHandle, EngineState, ForeignContainer, Launch
 from nightsweep.units import Seconds
 
@@ -84,22 +85,37 @@ class DockerHost:
         if listeners.is_held(launch.port):
             raise PortBusy(port=launch.port, holder=listeners.holder(launch.port, self._published()))
 
+    def fetch(self, image: str, *, check: Callable[[], None]) -> Seconds | None:
+        """Pull an image unless it is here; return how long that took.
+
+        Raises:
+            ImageMissing: Neither here nor to be pulled.
+            DockerUnavailable: No answer.
+        """
+        with self._daemon.quick() as client:
+            if images.known(client, image) is not None:
+                return None
+        begun = self._clock.monotonic()
+        with self._daemon.own() as client:
+            Pull(client, image).wait(check)
+        return Seconds(self._clock.monotonic() - begun)
+
     def start(self, launch: Launch) -> EngineHandle:
         """Start a container for the engine, labelled as ours, restart policy "no".
 
         Raises:
-            ImageMissing: Neither here nor to be pulled.
+            ImageMissing: It is not here: `fetch` it first.
             LaunchRefused: Docker refused it; nothing of it is left.
             GpuRuntimeMissing: Docker cannot pass a GPU on.
             DockerUnavailable: No answer.
         """
         if launch.image is None:
             raise LaunchRefused(reason="no image is named: set engine.image, or engine.host to `process`")
-        begun = self._clock.monotonic()
         with self._daemon.patient() as client:
-            image, pulled = images.ensure(client, launch.image)
-            facts = {"pulled": pulled, "pull_seconds": self._clock.monotonic() - begun if pulled else None}
-            facts |= self._freeing.note()
+            image = images.known(client, launch.image)
+            if image is None:
+                raise ImageMissing(image=launch.image, reason="it was removed after it had been looked for")
+            facts = self._freeing.note()
             created = self._create(client, launch)
             try:
                 client.api.start(created)

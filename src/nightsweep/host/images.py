@@ -1,4 +1,4 @@
-"""Images: had before they are run, and known by what is in them."""
+"""Images, known by what is in them."""
 
 from __future__ import annotations
 
@@ -9,32 +9,26 @@ from typing import Any
 
 import docker
 import docker.errors
-from docker.utils import parse_repository_tag
 
 from nightsweep.errors import DockerUnavailable, ImageMissing
-from nightsweep.host.docker_client import AWAY, explanation, reason
+from nightsweep.host.docker_client import explanation
 
 CONTENT = ("Cmd", "Entrypoint", "Env", "ExposedPorts", "Labels", "Shell", "StopSignal", "User", "Volumes", "WorkingDir")
 """Parts of an image's config that decide how it runs. Engine versions differ in which empty fields they list."""
 
 
-def ensure(client: docker.DockerClient, image: str) -> tuple[Mapping[str, Any], bool]:
-    """Return what Docker knows of an image, and whether it had to be pulled.
+def known(client: docker.DockerClient, image: str) -> Mapping[str, Any] | None:
+    """Return what Docker knows of an image; None when it is not here.
 
     Raises:
-        ImageMissing: It is not here and could not be had.
-        DockerUnavailable: The daemon does not answer.
+        ImageMissing: There can be none of that name.
     """
     try:
-        return _known(client, image), False
+        return _known(client, image)
     except docker.errors.ImageNotFound:
-        _pull(client, image)
+        return None
     except docker.errors.APIError as fault:  # e.g. a reference that cannot be parsed
         raise ImageMissing(image=image, reason=explanation(fault)) from fault
-    try:
-        return _known(client, image), True
-    except docker.errors.ImageNotFound as fault:
-        raise ImageMissing(image=image, reason="the pull ended without the image") from fault
 
 
 def digest_here(client: docker.DockerClient, image: str) -> str | None:
@@ -52,18 +46,6 @@ def digest_here(client: docker.DockerClient, image: str) -> str | None:
 def _known(client: docker.DockerClient, image: str) -> Mapping[str, Any]:
     attrs: Mapping[str, Any] = client.images.get(image).attrs
     return attrs
-
-
-def _pull(client: docker.DockerClient, image: str) -> None:
-    repository, tag = parse_repository_tag(image)
-    try:
-        for step in client.api.pull(repository, tag=tag or "latest", stream=True, decode=True):
-            if "error" in step:
-                raise ImageMissing(image=image, reason=str(step["error"]))
-    except docker.errors.APIError as fault:
-        raise ImageMissing(image=image, reason=explanation(fault)) from fault
-    except AWAY as fault:
-        raise DockerUnavailable(reason=f"while pulling {image}: {reason(fault)}") from fault
 
 
 def identity(attrs: Mapping[str, Any]) -> str:

@@ -72,6 +72,10 @@ class ProcessHost:
         if listeners.is_held(launch.port):
             raise PortBusy(port=launch.port, holder=listeners.holder(launch.port))
 
+    def fetch(self, image: str, *, check: Callable[[], None]) -> Seconds | None:
+        """Return None: processes have no image."""
+        return None
+
     def start(self, launch: Launch) -> EngineHandle:
         """Start the command in a session of its own.
 

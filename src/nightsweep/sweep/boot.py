@@ -13,6 +13,7 @@ from nightsweep.errors import (
     BootTimeout,
     EngineExited,
     IdentityMismatch,
+    ImageMissing,
     PortBusy,
 )
 from nightsweep.plan.model import CONTROL_ROUND, BootTask, EngineConfig
@@ -31,6 +32,7 @@ from nightsweep.sweep.ending import Begun, Ending, end
 from nightsweep.sweep.launch import boot_key, launch_of
 from nightsweep.sweep.logkeeper import LogKeeper
 from nightsweep.sweep.proof import prove_applied, say_applied
+from nightsweep.sweep.pulling import fetch_image
 from nightsweep.sweep.secrecy import Hider
 from nightsweep.sweep.signals import signals_deferred
 from nightsweep.sweep.surroundings import cache_state, say_cache_state
@@ -107,6 +109,7 @@ def booted(
     task: BootTask,
     *,
     check: Callable[[], None],
+    pulling: Callable[[], None] | None = None,
     secrets: tuple[Secret, ...] = (),
     api_key: Secret | None = None,
 ) -> Iterator[Running]:
@@ -114,6 +117,7 @@ def booted(
 
     Args:
         check: Asked while the boot is waited for; what it raises ends the boot.
+        pulling: Asked instead while its image is pulled; no boot is recorded when that is given up.
         secrets: What must not be kept of what is said, besides the secrets of the engine's environment.
         api_key: What the engine is asked with, unless it was started with a key of its own.
 
@@ -121,7 +125,7 @@ def booted(
         BootError: It did not come up; that is recorded already.
         HostError: No engine can be started on this box, or one could not be stopped.
     """
-    prepared = _prepare(tools, lease, task, secrets=secrets, api_key=api_key)
+    prepared = _prepare(tools, lease, task, pulling=pulling or check, secrets=secrets, api_key=api_key)
     begun: Begun | None = None
     running: Running | None = None
     cause: BaseException | None = None
@@ -145,7 +149,13 @@ def booted(
 
 
 def _prepare(
-    tools: Tools, lease: Lease, task: BootTask, *, secrets: tuple[Secret, ...], api_key: Secret | None
+    tools: Tools,
+    lease: Lease,
+    task: BootTask,
+    *,
+    pulling: Callable[[], None],
+    secrets: tuple[Secret, ...],
+    api_key: Secret | None,
 ) -> _Prepared:
     config = task.config
     host = tools.host(config.engine.host)
@@ -164,6 +174,7 @@ def _prepare(
     host.check(launch)
     if tools.probe.healthy(_url(port) + engine.readiness().path, timeout=Seconds(2.0)):
         raise PortBusy(port=port, holder="something that answers before our engine was started")
+    missing = _image_missing(tools, lease, task, pulling=pulling)
     hide = Hider((*launch.env.values(), *secrets))
     shown = tuple(hide(word) for word in launch.command)
     boot_id = tools.store.begin_boot(
@@ -173,7 +184,7 @@ def _prepare(
     own = None if key_of_engine is None else Secret(key_of_engine)
     caches = cache_state(tools, config)
     say_cache_state(tools, caches, name=config.name, sweep_id=lease.sweep_id, boot_id=boot_id)
-    return _Prepared(
+    prepared = _Prepared(
         boot_id=boot_id,
         launch=launch,
         host=host,
@@ -182,6 +193,19 @@ def _prepare(
         api_key=own or api_key,
         cache_state=caches,
     )
+    if missing is not None:
+        _record_launch_failure(tools, lease, prepared, missing)
+        raise missing
+    return prepared
+
+
+def _image_missing(tools: Tools, lease: Lease, task: BootTask, *, pulling: Callable[[], None]) -> ImageMissing | None:
+    """Have the image here, before the boot begins: a pull is no part of a cold start. Return why it cannot be had."""
+    try:
+        fetch_image(tools, task, check=pulling, sweep_id=lease.sweep_id)
+    except ImageMissing as error:
+        return error
+    return None
 
 
 def _start(tools: Tools, lease: Lease, prepared: _Prepared) -> Begun:
@@ -201,8 +225,6 @@ def _start(tools: Tools, lease: Lease, prepared: _Prepared) -> Begun:
         hide=prepared.hide,
         now=tools.clock.monotonic,
     )
-    pulled = handle.facts.get("pull_seconds") or 0.0  # fetching an image is no part of a cold start
-    started = MonotonicSeconds(started + pulled)
     return Begun(
         boot_id=prepared.boot_id,
         handle=handle,

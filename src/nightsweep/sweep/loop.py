@@ -13,9 +13,9 @@ from itertools import groupby
 
 from nightsweep.errors import (
     BootError,
-    BoxBusy,
     GpuBusy,
     HostError,
+    ImageNotInTime,
     LeaseLost,
     PortBusy,
     StoreError,
@@ -33,10 +33,12 @@ from nightsweep.sweep.expecting import write_estimates, write_expected
 from nightsweep.sweep.guard import Guard
 from nightsweep.sweep.launch import check_secrets
 from nightsweep.sweep.lease import Held, held
+from nightsweep.sweep.leftovers import stop_leftovers
 from nightsweep.sweep.measure import Measuring, api_key, measure_repeat, warm_up
 from nightsweep.sweep.night import Night
 from nightsweep.sweep.patience import database_waited_for
 from nightsweep.sweep.prefilling import measure_prefill
+from nightsweep.sweep.pulling import have_images, pull_check, tell_given_up
 from nightsweep.sweep.reuse import take_over, withdraw_other
 from nightsweep.sweep.signals import Terminated, one_interrupt, signals_deferred
 from nightsweep.sweep.single import measure_single_batch
@@ -93,6 +95,15 @@ class _Run:
             raise StopWanted("cancelled", "stopped as asked")
         self.night.check()
         self.night.check_for(needs, what)
+
+    def check_begin(self, tasks: tuple[BootTask, ...]) -> None:
+        """As `check`, while production is waited for: raises StopWanted, too, once none of the boots fits any more."""
+        self.check()
+        try:
+            self.night.still_fits(tasks)
+        except StopWanted as stop:
+            note = f"skipped: production was not idle in time, and nothing was touched: {stop.note}"
+            raise StopWanted(stop.state, note) from stop
 
     def glance(self) -> None:
         """As `check`, for places that are passed several times a second: the store is asked once in a while only."""
@@ -189,14 +200,18 @@ def _night(run: _Run) -> tuple[str, str]:
     run.done = clean_count(stored)
     run.say("start", f"sweep {run.sweep_id}: {run.done} of {slots(run.plan)} windows are stored")
     left = left_of(run.plan, stored)
-    _stop_leftovers(run)
+    stop_leftovers(run.tools, run.plan, box=run.box.name, sweep_id=run.sweep_id)
     ending = ("done", "everything that could be measured is measured" if left else "nothing was left to measure")
     with run.guard.nothing_forgotten():
         try:
             if left:
                 run.check()
                 run.night.begin(left, sweep_id=run.sweep_id)  # nothing fits: then production is not taken down
-                down = run.guard.down(run.plan.production, restore_by=run.night.limits.until, check=run.check)
+                late = have_images(run.night, left, check=run.glance, say=run.say, sweep_id=run.sweep_id)
+                run.problems += map(str, late)
+                run.night.still_fits(left)
+                may_begin = functools.partial(run.check_begin, left)
+                down = run.guard.down(run.plan.production, restore_by=run.night.limits.until, check=may_begin)
                 with down, run.night.measured_in(), database_waited_for(run.tools, left=run.night.left()):
                     _until_nothing_is_left(run, left)
         except StopWanted as stop:
@@ -213,28 +228,6 @@ def _told_if_late(run: _Run) -> str | None:
         run.problems.append(late)
         run.tools.store.event("production_late", late, level="error", sweep_id=run.sweep_id)
     return late
-
-
-def _stop_leftovers(run: _Run) -> None:
-    """Stop engines of ours that a killed holder left running: we hold the box, so nobody else needs them.
-
-    Raises:
-        BoxBusy: An engine's holder lives: a sweep of another home, with a database of its own, on this very machine.
-    """
-    for kind in sorted({"process", *(config.engine.host for config in run.plan.configs)}):
-        host = run.tools.host(kind)
-        for handle in host.owned():
-            holder = handle.facts.get("holder")
-            if holder and holder != run.tools.owner and run.tools.lives(str(holder)):
-                raise BoxBusy(box=run.box.name, owner=f"{holder} (engine {handle.boot_key})", until="its sweep ends")
-            run.tools.store.event(
-                "leftover_stopped",
-                f"engine {handle.boot_key} of an earlier run was stopped",
-                level="warning",
-                sweep_id=run.sweep_id,
-            )
-            with signals_deferred():
-                host.stop(handle, grace=run.plan.configs[0].engine.stop_grace)
 
 
 def _until_nothing_is_left(run: _Run, left: tuple[BootTask, ...]) -> None:
@@ -263,6 +256,10 @@ def _one_boot(run: _Run, task: BootTask) -> None:
             run.say("ready", f"{name} is ready", cold_start=run.tools.clock.monotonic() - running.started)
             _measure_all(run, running, task)
             run.say("stopping", f"stopping {name}")
+    except ImageNotInTime as error:
+        run.disturbed = True  # its configs come again: when they do not fit any more, that is what ends the night
+        run.problems.append(f"{name}: {error}")
+        tell_given_up(run.tools, error, sweep_id=run.sweep_id)
     except BootError as error:
         run.problems.append(f"{name}: {error}")
         run.say("failed", f"{name} failed: {error}")
@@ -278,7 +275,8 @@ def _up(run: _Run, task: BootTask, stack: contextlib.ExitStack) -> Running:
     work = run.measuring()
     key = api_key(work)
     secrets = () if key is None else (key,)
-    boot = booted(run.tools, run.keeper.lease, task, check=run.glance, secrets=secrets, api_key=key)
+    pulling = pull_check(run.night, task, check=run.glance, say=run.say)
+    boot = booted(run.tools, run.keeper.lease, task, check=run.glance, pulling=pulling, secrets=secrets, api_key=key)
     running = stack.enter_context(boot)
     run.tools.store.event("boot_ready", f"{task.config.name} is ready", sweep_id=run.sweep_id, boot_id=running.boot_id)
     withdraw_other(run.tools, run.keeper.lease, running)

@@ -97,15 +97,27 @@ class Night:
         Raises:
             StopWanted: None fits any more; says what the first one lacks.
         """
+        if self.drop_at is not None:
+            self.past = self.tools.store.past_starts(self.box_id)
+        return self.still_fits(tasks)
+
+    def still_fits(self, tasks: Sequence[BootTask]) -> int:
+        """As `next_boot`, by the past starts that are known already: for places that are passed often."""
         left = self.left()
         if left is None:
             return 0
-        past = self.past = self.tools.store.past_starts(self.box_id)
-        chosen = first_that_fits(self.plan, tasks, past, left=left, fresh=self.fresh)
+        chosen = first_that_fits(self.plan, tasks, self.past, left=left, fresh=self.fresh)
         if chosen is None:
-            note = why_not(self.plan, tasks[0], past, left=left, fresh=self.fresh)
+            note = why_not(self.plan, tasks[0], self.past, left=left, fresh=self.fresh)
             raise StopWanted("partial", f"{note}; {self._end_said()}")
         return chosen
+
+    def too_late_for(self, task: BootTask) -> str | None:
+        """Return why a boot that must wait for something would be of no use any more; None while it is."""
+        left = self.left()
+        if left is None or first_that_fits(self.plan, (task,), self.past, left=left, fresh=True) is not None:
+            return None
+        return f"{why_not(self.plan, task, self.past, left=left, fresh=True)}; {self._end_said()}"
 
     @contextlib.contextmanager
     def booting(self, task: BootTask) -> Iterator[None]:
