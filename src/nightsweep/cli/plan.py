@@ -140,6 +140,7 @@ def document(planned: Planned) -> dict[str, Any]:
             "seconds": told.seconds,
             "cold_start_seconds": told.cold_starts,
             "measuring_seconds": told.measuring,
+            "idle_seconds": told.idle,
             "night_seconds": told.night,
             "fits": told.fits,
             "nights": told.nights,
@@ -234,6 +235,7 @@ def _estimate_lines(planned: Planned) -> Iterator[str]:
     yield (
         f"{duration(told.seconds)}: {plural(told.boots, 'boot')} ({duration(told.cold_starts)} of cold starts), "
         f"{plural(told.windows, 'window')} and {plural(told.prefills, 'prefill')} ({duration(told.measuring)})"
+        + (f", {duration(told.idle)} for an idle production" if told.idle else "")
     )
     if told.night is not None and schedule is not None:
         nights = f"it takes {plural(told.nights, 'night')}" if told.nights else "not even one boot would be done"

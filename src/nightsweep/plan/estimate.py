@@ -47,10 +47,11 @@ class Estimate:
     """The expected length of what is left.
 
     Attributes:
-        seconds: From taking production down to having it back.
+        seconds: From the start to having production back, `idle` once in it.
         boots: Engine starts, production's own not counted.
         cold_starts: Seconds of all cold starts in it, production's own among them.
         measuring: Seconds of windows, prefills and warm-ups in it.
+        idle: Seconds, each night, that production must have been idle before it is stopped: the least that is waited.
         night: Seconds from the schedule's start to its `until`; None when the plan does not say both.
         fits: Whether all of it fits into one night; None when the night's length is not known.
         nights: Nights needed; None when the night's length is not known, or not even one boot fits.
@@ -63,6 +64,7 @@ class Estimate:
     prefills: int
     cold_starts: Seconds
     measuring: Seconds
+    idle: Seconds
     night: Seconds | None
     fits: bool | None
     nights: int | None
@@ -92,7 +94,8 @@ def estimate(
     colds = [cold_start(task.config, history=past) for task in tasks]
     measuring = [measuring_seconds(plan, task) for task in tasks]
     boots = [(cold + PER_BOOT, spent) for cold, spent in zip(colds, measuring, strict=True)]
-    total = math.fsum(start + spent for start, spent in boots) + production
+    idle = plan.production.must_idle if plan.production and tasks else Seconds(0.0)
+    total = math.fsum(start + spent for start, spent in boots) + production + idle
     night = night_length(plan.schedule, start=start)
     return Estimate(
         seconds=Seconds(total),
@@ -101,9 +104,10 @@ def estimate(
         prefills=sum(len(task.prefills) for task in tasks),
         cold_starts=Seconds(math.fsum(colds) + production),
         measuring=Seconds(math.fsum(measuring)),
+        idle=idle,
         night=night,
         fits=None if night is None else total <= night,
-        nights=None if night is None else _nights(boots, night=night - production),
+        nights=None if night is None else _nights(boots, night=night - production - idle),
         assumptions=_assumptions(plan, tasks, history=past),
     )
 
@@ -172,7 +176,7 @@ def _nights(boots: Sequence[tuple[float, float]], *, night: float) -> int | None
 
     Args:
         boots: Seconds before anything is measured, and of measuring, of each boot.
-        night: Seconds, without production's own start.
+        night: Seconds, without production's own start and the wait for its idleness.
     """
     count, free = (1, night) if boots else (0, 0.0)
     for start, measuring in boots:
@@ -184,6 +188,15 @@ def _nights(boots: Sequence[tuple[float, float]], *, night: float) -> int | None
             count, free = count + 1, night
         free -= start + left
     return count
+
+
+def _idleness(production: Production) -> str:
+    if not production.must_idle:
+        return "production is stopped whether it is idle or not (`production.idle_for: 0`)"
+    return (
+        f"production must be idle for {production.must_idle:.0f} s before it is stopped (`production.idle_for`), each night: "
+        f"counted as quiet at once; while it is busy it is waited for up to {production.idle_limit:.0f} s (`idle_limit`)"
+    )
 
 
 def _assumptions(plan: SweepPlan, tasks: Sequence[BootTask], *, history: Mapping[str, float]) -> tuple[str, ...]:
@@ -204,6 +217,7 @@ def _assumptions(plan: SweepPlan, tasks: Sequence[BootTask], *, history: Mapping
         seconds = production_cold_start(plan.production, history=history)
         said = "from history" if {"production", ANY} & set(history) else "a default"
         lines.append(f"production's own cold start: {seconds:.0f} s, {said}")
+        lines.append(_idleness(plan.production))
     lines.append(f"each boot: {PER_BOOT:.0f} s to stop and free, up to {plan.probe.warmup:g} s of warm-up")
     lines.append(f"each window: {plan.probe.window:g} s and {PER_WINDOW:.0f} s around it, none measured again")
     if plan.probe.prefill:

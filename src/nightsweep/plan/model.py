@@ -237,6 +237,11 @@ class Production:
     idle_for: Seconds | None = None
     idle_limit: Seconds = Seconds(1800.0)
 
+    @property
+    def must_idle(self) -> Seconds:
+        """How long it is waited for to be idle, written or not; 0 does not ask."""
+        return IDLE_FOR if self.idle_for is None else self.idle_for
+
 
 @dataclass(frozen=True)
 class Cell:

@@ -13,7 +13,6 @@ from nightsweep.plan.expect_in import box_of, expect_of
 from nightsweep.plan.fingerprint import plan_fingerprint
 from nightsweep.plan.mistakes import Mistake, Path, Refused, dotted, shown
 from nightsweep.plan.model import (
-    IDLE_FOR,
     EngineConfig,
     PrefillSpec,
     ProbeSpec,
@@ -329,15 +328,15 @@ def _production(raw: Any, reading: _Reading) -> Production | None:
     section = reading.section(ProductionIn, raw, ("production",))
     if section is None:
         return None
-    idle_for = None if section.idle_for is None else Seconds(section.idle_for)
-    if (IDLE_FOR if idle_for is None else idle_for) > section.idle_limit:
-        found = f"idle_limit {section.idle_limit:g} s with idle_for {IDLE_FOR if idle_for is None else idle_for:g} s"
-        remedy = "Raise `idle_limit`, or lower `idle_for` (0 does not ask)."
-        reading.mistakes.append(Mistake(("production", "idle_limit"), found, "idle_limit >= idle_for", remedy))
-    return Production(
+    production = Production(
         container=section.container,
         url=section.url,
         ready_timeout=Seconds(section.ready_timeout),
-        idle_for=idle_for,
+        idle_for=None if section.idle_for is None else Seconds(section.idle_for),
         idle_limit=Seconds(section.idle_limit),
     )
+    if production.must_idle > production.idle_limit:
+        found = f"idle_limit {production.idle_limit:g} s with idle_for {production.must_idle:g} s"
+        remedy = "Raise `idle_limit`, or lower `idle_for` (0 does not ask)."
+        reading.mistakes.append(Mistake(("production", "idle_limit"), found, "idle_limit >= idle_for", remedy))
+    return production

@@ -20,7 +20,7 @@ from nightsweep.errors import (
     ProductionComing,
     StoreError,
 )
-from nightsweep.plan.model import IDLE_FOR, Production
+from nightsweep.plan.model import Production
 from nightsweep.ports import ForeignContainer, Host, Lease, Owed
 from nightsweep.production.door import door_of
 from nightsweep.production.idle import Idleness, until_idle
@@ -147,8 +147,7 @@ class Guard:
         self, found: ForeignContainer, production: Production, *, restore_by: datetime | None, check: Callable[[], None]
     ) -> None:
         """Wait until production is idle (raises StopWanted when it is not)."""
-        asked = production.idle_for
-        idle_for = IDLE_FOR if asked is None else asked
+        idle_for = production.must_idle
         if idle_for <= 0:
             return
         limit = production.idle_limit
@@ -161,7 +160,7 @@ class Guard:
             seen = until_idle(door, probe, clock, idle_for=idle_for, limit=limit, check=check)
             if seen.idle is not None:
                 break
-        self._say_idle(found.name, seen, proof_wanted=asked is not None)
+        self._say_idle(found.name, seen, proof_wanted=production.idle_for is not None)
 
     def _say_idle(self, name: str, seen: Idleness, *, proof_wanted: bool) -> None:
         if seen.idle:

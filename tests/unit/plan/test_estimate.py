@@ -52,6 +52,30 @@ def test_production_s_own_cold_start_is_part_of_the_night() -> None:
     assert estimated(plan).cold_starts == pytest.approx(4 * COLD_START)
 
 
+def test_the_wait_for_an_idle_production_is_counted_in_each_night_and_said_with_its_limit() -> None:
+    asked = "production: {container: x, idle_for: 300s, idle_limit: 20m}"
+    quiet, not_asked = (
+        estimated(a_plan(("name: depth", f"name: depth\n{section}")))
+        for section in (asked, asked.replace("300s", "0s"))
+    )
+
+    assert (quiet.idle, not_asked.idle) == (300.0, 0.0)
+    assert quiet.seconds == pytest.approx(not_asked.seconds + 300.0)
+    assert any("must be idle for 300 s" in line and "up to 1200 s" in line for line in quiet.assumptions)
+    assert any("whether it is idle or not" in line for line in not_asked.assumptions)
+    assert estimated(a_plan()).idle == 0.0
+
+
+def test_a_night_that_the_wait_for_idleness_fills_is_too_short_for_a_boot() -> None:
+    section = "production: {container: x, idle_for: %s, idle_limit: 9h}"
+    plans = [a_plan(("name: depth", f"name: depth\n{section % idle}")) for idle in ("60s", "500m")]
+
+    short, long = map(estimated, plans)
+
+    assert (short.fits, short.nights) == (True, 1)
+    assert (long.fits, long.nights) == (False, None)
+
+
 def test_the_night_is_from_the_schedule_s_start_to_until_in_local_time() -> None:
     assert night_length(Schedule(cron="30 22 * * *", timezone="Europe/Amsterdam", until="07:00")) == 8.5 * 3600
     assert night_length(Schedule(cron="0 1 * * *", timezone="Asia/Kolkata", until="06:30")) == 5.5 * 3600
