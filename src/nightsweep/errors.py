@@ -169,10 +169,33 @@ class EngineNotGone(HostError):
     summary = "engine {handle} is still alive {waited:.0f} s after it was killed: {reason}"
 
 
-class BoxBusy(HostError):
-    """Another holder runs a sweep on this box."""
+def holder_said(owner: str) -> str:
+    """Return a lease's holder for people: its process and machine, out of "host~mark:pid:start:uuid"; another text as it is."""
+    parts = owner.split(":")
+    if len(parts) != 4 or not parts[1].isdigit():
+        return owner
+    return f"process {parts[1]} on {parts[0].partition('~')[0]}"
 
-    summary = "box {box} is taken by {owner} until {until}: one sweep per box at a time"
+
+class BoxBusy(HostError):
+    """Another holder runs a sweep on this box.
+
+    Facts: `owner` holds it; `sweep` and `name` are of its sweep, `until` is when its lease ends unless it is renewed. A holder
+    of another home (a database that is not asked) is known by its owner only.
+    """
+
+    summary = "box {box} is taken: {who} runs {what}, and a box has one sweep at a time; {remedy}"
+
+    def __init__(self, **facts: Any) -> None:
+        sweep = facts.get("sweep")
+        facts.setdefault("who", holder_said(str(facts.get("owner"))))
+        if sweep is None:
+            facts.setdefault("what", "a sweep of another home")
+            facts.setdefault("remedy", "wait for its end, or end it with `nightsweep cancel` under its own NIGHTSWEEP_HOME")
+        else:
+            facts.setdefault("what", f"sweep {sweep} ({facts.get('name')})")
+            facts.setdefault("remedy", f"`nightsweep status {sweep}` shows it, `nightsweep cancel {sweep}` ends it")
+        super().__init__(**facts)
 
 
 class SweepPaused(HostError):

@@ -188,7 +188,7 @@ class FakeStore:
             sweep = self._sweep(sweep_id)
             for other_id, other in self.sweeps.items():
                 if other.box_id == sweep.box_id and other.state == "running":
-                    self._close_if_dead(other, again=other_id == sweep_id and other.owner == owner)
+                    self._close_if_dead(other, other_id, again=other_id == sweep_id and other.owner == owner)
             taken_over = sweep.state in ("running", "interrupted")
             sweep.state, sweep.owner, sweep.fence = "running", owner, sweep.fence + 1
             sweep.wish = sweep.wish if taken_over else None
@@ -196,14 +196,15 @@ class FakeStore:
             self._lose_boots(sweep.box_id)
             return Lease(sweep_id=sweep_id, box_id=sweep.box_id, owner=owner, fence=sweep.fence)
 
-    def _close_if_dead(self, sweep: FakeSweep, *, again: bool) -> None:
+    def _close_if_dead(self, sweep: FakeSweep, sweep_id: int, *, again: bool) -> None:
         assert sweep.owner is not None
         assert sweep.until is not None
         gone = sweep.until <= self._clock.now() and not lives_here(sweep.owner)
         over = again or gone or self._owner_is_dead(sweep.owner)
         if not over:
             box = self.boxes[sweep.box_id].name
-            raise BoxBusy(box=box, owner=sweep.owner, until=sweep.until.isoformat(timespec="seconds"))
+            until = sweep.until.isoformat(timespec="seconds")
+            raise BoxBusy(box=box, owner=sweep.owner, sweep=sweep_id, name=sweep.plan.name, until=until)
         sweep.state, sweep.owner, sweep.until = "interrupted", None, None
 
     def _lose_boots(self, box_id: int, *, except_key: str | None = None) -> None:

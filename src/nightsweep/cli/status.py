@@ -18,6 +18,7 @@ from nightsweep.analysis.values import Event, Filters, SweepRow
 from nightsweep.cli import render
 from nightsweep.cli.reading import Access, Queries, access, find_sweep
 from nightsweep.cli.render import Line
+from nightsweep.errors import holder_said
 from nightsweep.plan.queue import Scheduled
 
 REFRESH = 2.0
@@ -160,7 +161,7 @@ def _facts(
     if sweep.note:
         yield "note", text.printable(sweep.note)
     if sweep.owner and sweep.state == "running":
-        yield "owner", text.printable(sweep.owner)
+        yield "owner", text.printable(holder_said(sweep.owner))
     if sweep.prefect_run:
         yield "prefect", f"flow run {sweep.prefect_run}"
 

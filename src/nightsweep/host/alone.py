@@ -33,9 +33,9 @@ def only_measurer(owner: str, *, box: str, lock: Path = LOCK) -> Iterator[None]:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             who = os.pread(held, 200, 0).decode("utf-8", "replace").strip() or "somebody"
-            raise BoxBusy(box=box, owner=who, until="its sweep ends") from error
+            raise BoxBusy(box=box, owner=who) from error
         os.ftruncate(held, 0)
-        os.pwrite(held, f"{owner} (process {os.getpid()})".encode(), 0)
+        os.pwrite(held, owner.encode(), 0)
         yield
     finally:
         os.close(held)

@@ -77,6 +77,7 @@ def claim(connection: sa.Connection, sweep_id: int, *, owner: str, ttl: Seconds)
     running = connection.execute(
         sa.select(
             sweeps.c.id,
+            sweeps.c.name,
             sweeps.c.lease_owner,
             sweeps.c.lease_until,
             (sweeps.c.lease_until <= NOW).label("over"),
@@ -89,7 +90,8 @@ def claim(connection: sa.Connection, sweep_id: int, *, owner: str, ttl: Seconds)
         again = row.id == sweep_id and row.lease_owner == owner
         over = row.long_over or (row.over and not lives_here(row.lease_owner))
         if not (again or over or owner_is_dead(row.lease_owner)):
-            raise BoxBusy(box=box, owner=row.lease_owner, until=row.lease_until.isoformat(timespec="seconds"))
+            until = row.lease_until.isoformat(timespec="seconds")
+            raise BoxBusy(box=box, owner=row.lease_owner, sweep=row.id, name=row.name, until=until)
         _interrupt(connection, row.id)
     lose_boots(connection, box_id)
     return _take(connection, sweep_id, box_id=box_id, owner=owner, ttl=ttl)

@@ -19,7 +19,7 @@ def stop_leftovers(tools: Tools, plan: SweepPlan, *, box: str, sweep_id: int) ->
         for handle in host.owned():
             holder = handle.facts.get("holder")
             if holder and holder != tools.owner and tools.lives(str(holder)):
-                raise BoxBusy(box=box, owner=f"{holder} (engine {handle.boot_key})", until="its sweep ends")
+                raise BoxBusy(box=box, owner=str(holder), engine=handle.boot_key)
             said = f"engine {handle.boot_key} of an earlier run was stopped"
             tools.store.event("leftover_stopped", said, level="warning", sweep_id=sweep_id)
             with signals_deferred():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,10 @@ def test_a_sweep_of_another_home_on_the_same_database_is_kept_off_the_box_and_to
     outcome = first.play(a_file(PLAIN, concurrency=[1]), hear=hear)
     assert (outcome.state, outcome.windows_done) == ("done", 1)
     assert len(refused) == 1
-    assert "is taken by" in str(refused[0])
+    said = str(refused[0])
+    assert f"process {os.getpid()} on " in said
+    assert "runs sweep 1 (night)" in said
+    assert "`nightsweep cancel 1` ends it" in said
     assert [row.name for row in queries.sweeps() if row.repeats_clean] == ["night"]
     assert first.engines() == second.engines() == []
 

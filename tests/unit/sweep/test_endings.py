@@ -292,7 +292,7 @@ def test_a_real_engine_is_measured_only_while_no_other_home_measures_and_a_simul
 
     @contextlib.contextmanager
     def taken(box: str) -> Iterator[None]:
-        raise BoxBusy(box=box, owner="another home", until="its sweep ends")
+        raise BoxBusy(box=box, owner="another home")
         yield
 
     def play(plan: SweepPlan) -> Any:

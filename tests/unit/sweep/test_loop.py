@@ -123,7 +123,8 @@ def test_another_sweep_on_the_box_is_refused_by_name() -> None:
     box_id = world.store.box_id(world.host.box())
     other = world.store.open_sweep(replace(plan, name="other"), box_id=box_id, file_text="")
     world.store.claim(other, owner="somebody:2:2:2", ttl=60.0)  # type: ignore[arg-type]
-    with pytest.raises(BoxBusy, match="somebody"):
+    told = rf"process 2 on somebody runs sweep {other} \(other\).*`nightsweep cancel {other}` ends it"
+    with pytest.raises(BoxBusy, match=told):
         world.play(plan)
     assert world.starts() == 0
 
@@ -217,7 +218,7 @@ def test_an_engine_whose_holder_lives_is_left_alone_and_the_box_is_busy() -> Non
     world = World(living={"them:2:2:2"})
     world.host.add_foreign("prod")
     an_engine_of(world, "them:2:2:2")
-    with pytest.raises(BoxBusy, match="them:2:2:2"):
+    with pytest.raises(BoxBusy, match="process 2 on them runs a sweep of another home"):
         world.play(a_plan(production=Production(container="prod")))
     assert [handle.boot_key for handle in world.host.running] == ["theirs"]
     assert world.host.foreigners["prod"].running
