@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nightsweep.analysis.progress import ConfigProgress
 from nightsweep.analysis.values import (
     BootRow,
     CellSummary,
@@ -19,6 +18,9 @@ from nightsweep.analysis.values import (
     SweepRow,
     WindowRow,
 )
+
+if TYPE_CHECKING:
+    from nightsweep.analysis.progress import ConfigProgress
 
 Document = dict[str, Any]
 

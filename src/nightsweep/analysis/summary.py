@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from nightsweep.analysis.values import CellSummary, PrefillRow, PrefillSummary, Spread, WindowRow
-from nightsweep.measurement.values import FLAGS
+from nightsweep.measurement.flagged import FLAGS
 
 Row = TypeVar("Row", WindowRow, PrefillRow)
 

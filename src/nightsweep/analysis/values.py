@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from nightsweep.plan.model import CONTROL_ROUND, DECODE
+from nightsweep.plan.words import CONTROL_ROUND, DECODE
 from nightsweep.units import GiB, Seconds, Tokens
 
 

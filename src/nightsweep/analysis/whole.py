@@ -6,14 +6,16 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nightsweep.analysis.values import BootRow, WindowRow
 from nightsweep.errors import SweepError
-from nightsweep.measurement.boxstate import BoxSample
-from nightsweep.measurement.values import DecodeNumbers, RawWindow, WindowResult
-from nightsweep.plan.model import SINGLE_BATCH
+from nightsweep.plan.words import SINGLE_BATCH
 from nightsweep.units import Tokens
+
+if TYPE_CHECKING:
+    from nightsweep.measurement.boxstate import BoxSample
+    from nightsweep.measurement.values import DecodeNumbers, RawWindow, WindowResult
 
 STORED_AS = {"step_time": "step_time_s"}
 NOT_NUMBERS = ("sources", "unavailable", "facts", "integrity")

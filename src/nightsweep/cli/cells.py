@@ -14,7 +14,7 @@ from nightsweep.analysis.summary import summarise_prefills
 from nightsweep.analysis.values import CellSummary, Filters
 from nightsweep.cli import filters, render, shaping
 from nightsweep.cli.reading import Queries, access
-from nightsweep.plan.model import SINGLE_BATCH
+from nightsweep.plan.words import SINGLE_BATCH
 
 if TYPE_CHECKING:
     from nightsweep.analysis.pooled_shown import Beside

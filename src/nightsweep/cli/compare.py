@@ -14,7 +14,7 @@ from nightsweep.cli import filters, places, render
 from nightsweep.cli.documents import documents_of, family_of
 from nightsweep.cli.reading import Queries, access, find_sweep
 from nightsweep.errors import NotFound
-from nightsweep.plan.model import DECODE, SINGLE_BATCH
+from nightsweep.plan.words import DECODE, SINGLE_BATCH
 
 
 def parse_ratio(words: str) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from nightsweep.analysis.sides import Documents
 from nightsweep.analysis.values import Filters, WindowRow
 from nightsweep.cli.reading import Queries
-from nightsweep.plan.model import DECODE
+from nightsweep.plan.words import DECODE
 
 FAMILY_SWEEPS = 4
 """Newest sweeps of the asked windows whose other windows tell how values scatter."""

@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from nightsweep.analysis.doctor import SpoolFacts
-from nightsweep.analysis.values import (
-    BootRow,
-    CellSummary,
-    Event,
-    Filters,
-    PrefillRow,
-    ProductionRow,
-    SweepRow,
-    WindowRow,
-)
-from nightsweep.engine.values import LogLine
 from nightsweep.errors import NotFound
-from nightsweep.plan.model import SweepPlan
-from nightsweep.plan.queue import Scheduled
 
 if TYPE_CHECKING:
+    from nightsweep.analysis.doctor import SpoolFacts
     from nightsweep.analysis.expected import Expected
     from nightsweep.analysis.grouping import GroupSummary
+    from nightsweep.analysis.values import (
+        BootRow,
+        CellSummary,
+        Event,
+        Filters,
+        PrefillRow,
+        ProductionRow,
+        SweepRow,
+        WindowRow,
+    )
     from nightsweep.analysis.whole import ConfigRow, WholeBoot, WholeWindow
+    from nightsweep.engine.values import LogLine
+    from nightsweep.plan.model import SweepPlan
+    from nightsweep.plan.queue import Scheduled
     from nightsweep.service.doctor_checks import DoctorSources
 
 NAMES_SEARCHED = 200
@@ -104,6 +104,12 @@ class Queries(Protocol):
         """Return the names of configs, newest sweeps first."""
 
 
+def _no_spool() -> SpoolFacts:
+    from nightsweep.analysis.doctor import SpoolFacts
+
+    return SpoolFacts("")
+
+
 @dataclass(frozen=True)
 class Access:
     """What a reading command reaches; passed as the click context's object to read from somewhere else."""
@@ -112,7 +118,7 @@ class Access:
     now: Callable[[], datetime]
     sleep: Callable[[float], None]
     doctor: Callable[[], DoctorSources]
-    spool: Callable[[], SpoolFacts] = lambda: SpoolFacts("")
+    spool: Callable[[], SpoolFacts] = _no_spool
     schedules: Callable[[], Sequence[Scheduled]] = lambda: ()
     dead: Callable[[str | None], bool] = lambda holder: False
 

@@ -11,7 +11,7 @@ from nightsweep import __version__
 from nightsweep.analysis.report import report_markdown
 from nightsweep.analysis.values import Filters
 from nightsweep.cli.reading import access, find_sweep
-from nightsweep.plan.model import SINGLE_BATCH
+from nightsweep.plan.words import SINGLE_BATCH
 from nightsweep.service.telling import replace_file
 
 

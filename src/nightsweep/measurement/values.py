@@ -8,23 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from nightsweep.measurement.boxstate import BoxRecord
+from nightsweep.measurement.flagged import FLAGS as FLAGS
 from nightsweep.units import MonotonicSeconds, Ratio, Seconds, Tokens, TokensPerSecond
-
-FLAGS = (
-    "underfilled",
-    "foreign_load",
-    "counter_reset",
-    "engine_exited",
-    "identity_lost",
-    "preempted",
-    "cache_hit",
-    "request_failed",
-    "aborted",
-    "throttled",
-    "disturbed",
-    "jit_compilation",
-)
-"""Validity flags of a window. Only a window without any enters a mean."""
 
 
 @dataclass(frozen=True)

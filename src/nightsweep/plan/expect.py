@@ -12,12 +12,15 @@ from fnmatch import fnmatchcase
 
 from nightsweep.plan.fingerprint import fingerprint
 from nightsweep.plan.model import EngineConfig, Expectation, ProbeSpec
+from nightsweep.plan.words import ACCEPTANCE_LENGTH as ACCEPTANCE_LENGTH
+from nightsweep.plan.words import DECODE_RATE as DECODE_RATE
+from nightsweep.plan.words import FROM_BANDWIDTH as FROM_BANDWIDTH
+from nightsweep.plan.words import FROM_FILE as FROM_FILE
+from nightsweep.plan.words import QUANTITIES as QUANTITIES
+from nightsweep.plan.words import RATIO as RATIO
+from nightsweep.plan.words import SOURCES as SOURCES
+from nightsweep.plan.words import STEP_TIME as STEP_TIME
 from nightsweep.units import GiB, Tokens
-
-DECODE_RATE, ACCEPTANCE_LENGTH, STEP_TIME, RATIO = "decode_rate", "acceptance_length", "step_time", "ratio"
-QUANTITIES = (DECODE_RATE, ACCEPTANCE_LENGTH, STEP_TIME, RATIO)
-FROM_FILE, FROM_BANDWIDTH = "file", "bandwidth"
-SOURCES = (FROM_FILE, FROM_BANDWIDTH)
 
 
 @dataclass(frozen=True)

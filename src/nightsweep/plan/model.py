@@ -11,18 +11,14 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from nightsweep.plan.words import CONTROL_ROUND as CONTROL_ROUND
+from nightsweep.plan.words import DECODE as DECODE
+from nightsweep.plan.words import SINGLE_BATCH as SINGLE_BATCH
+from nightsweep.plan.words import WHOLE_RUN as WHOLE_RUN
 from nightsweep.units import Seconds, Tokens
-
-DECODE = "decode"
-SINGLE_BATCH = "single_batch"
-WHOLE_RUN = "whole_run"
-"""Kinds of cells. A whole run is another client's: all output tokens by all of its time, with ramp, prefill and tail."""
 
 UNKNOWN_TEMPERATURE = Decimal(-1)
 """Of an imported cell whose temperature nobody told: a place that no measured cell has, shown as not known."""
-
-CONTROL_ROUND = 1000
-"""Boot round, and repeat index, of a control's first extra boot: beyond all that a plan's own rounds and repeats can reach."""
 
 IDLE_FOR = Seconds(60.0)
 """How long production must have been idle before it is stopped, where the sweep file does not say."""

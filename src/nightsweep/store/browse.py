@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from nightsweep.analysis.values import BootRow, Filters, WindowRow
 from nightsweep.analysis.whole import ConfigRow, WholeBoot, WholeWindow
-from nightsweep.measurement.boxstate import BoxSample
-from nightsweep.measurement.values import RawWindow
-from nightsweep.plan.model import DECODE
+from nightsweep.plan.words import DECODE
 from nightsweep.store import rows, statements
 from nightsweep.store.filters import matches, of_config, of_time
 from nightsweep.store.schema import (
@@ -26,8 +24,12 @@ from nightsweep.store.schema import (
     windows,
 )
 
-Seen = Callable[[sa.Connection, int], tuple[RawWindow, Mapping[str, Any], tuple[BoxSample, ...]]]
-"""Reads a window's raw data, its conditions and the samples of its box."""
+if TYPE_CHECKING:
+    from nightsweep.measurement.boxstate import BoxSample
+    from nightsweep.measurement.values import RawWindow
+
+    Seen = Callable[[sa.Connection, int], tuple[RawWindow, Mapping[str, Any], tuple[BoxSample, ...]]]
+    """Reads a window's raw data, its conditions and the samples of its box."""
 
 
 def configs_matching(filters: Filters) -> sa.Select[Any]:

@@ -18,7 +18,7 @@ from sqlalchemy.dialects import postgresql
 from nightsweep.analysis.grouping import NUMBERS, GroupSummary
 from nightsweep.analysis.summary import in_flag_order
 from nightsweep.analysis.values import CellSummary, Filters, Spread
-from nightsweep.plan.model import CONTROL_ROUND
+from nightsweep.plan.words import CONTROL_ROUND
 from nightsweep.store import keys, statements
 from nightsweep.store.filters import matches, of_config
 from nightsweep.store.rows import reused_note

@@ -17,6 +17,9 @@ metadata = sa.MetaData(
     }
 )
 
+NOW = sa.func.clock_timestamp()
+"""The moment itself: `now()` is the transaction's start, and stale after waiting for a lock."""
+
 
 def column(name: str, kind: Any, *rest: Any, nullable: bool = False, **more: Any) -> sa.Column[Any]:
     """Return a column that is never NULL unless told."""

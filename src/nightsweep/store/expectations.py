@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from nightsweep.analysis.expected import Expected
 from nightsweep.plan.expect import Prediction
-from nightsweep.plan.model import DECODE
+from nightsweep.plan.words import DECODE
 from nightsweep.ports import Lease
 from nightsweep.store.catalog import config_id
 from nightsweep.store.codec import clean_text, two_decimals

@@ -13,13 +13,10 @@ import sqlalchemy as sa
 
 from nightsweep.errors import BoxBusy, LeaseLost, NotFound
 from nightsweep.ports import Lease
+from nightsweep.store.columns import NOW as NOW
 from nightsweep.store.owner import lives_here, owner_is_dead
 from nightsweep.store.schema import LIVE_STATES, boots, boxes, sweeps
 from nightsweep.units import Seconds
-
-NOW = sa.func.clock_timestamp()
-"""The moment itself: `now()` is the transaction's start, and stale after waiting for a lock."""
-
 
 OVERSLEPT = Seconds(4 * 3600.0)
 """How long a lease that ran out still is its owner's who lives on this machine: the database's clock may have been set forward

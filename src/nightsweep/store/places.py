@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nightsweep.plan.model import DECODE
+from nightsweep.plan.words import DECODE
 from nightsweep.store.schema import cells, prefills, reused_prefills, reused_windows, sweeps, windows
 
 _NOWHERE = sa.cast(sa.null(), sa.BigInteger).label("reused_from")

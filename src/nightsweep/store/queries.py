@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import uuid
-import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
@@ -23,15 +20,8 @@ from nightsweep.analysis.values import (
     SweepRow,
     WindowRow,
 )
-from nightsweep.analysis.whole import ConfigRow, WholeBoot, WholeWindow
-from nightsweep.engine.values import LogLine
 from nightsweep.errors import NotFound, StoreUnavailable
-from nightsweep.measurement.boxstate import BoxSample
-from nightsweep.measurement.values import RawWindow, Reading
-from nightsweep.plan.model import SweepPlan
 from nightsweep.store import browse, cell_sums, rows, statements
-from nightsweep.store.boxes import samples_of
-from nightsweep.store.codec import read_load, unpack, unpack_lines
 from nightsweep.store.schema import (
     boot_logs,
     boots,
@@ -40,17 +30,20 @@ from nightsweep.store.schema import (
     configs,
     events,
     production_intents,
-    readings,
-    request_timings,
     sweep_configs,
     sweeps,
     windows,
 )
 from nightsweep.store.session import AWAY, first_line
-from nightsweep.units import MonotonicSeconds, Seconds
 
 if TYPE_CHECKING:
     from nightsweep.analysis.expected import Expected
+    from nightsweep.analysis.whole import ConfigRow, WholeBoot, WholeWindow
+    from nightsweep.engine.values import LogLine
+    from nightsweep.measurement.boxstate import BoxSample
+    from nightsweep.measurement.values import RawWindow
+    from nightsweep.plan.model import SweepPlan
+    from nightsweep.store.raw import StoredWindow
 
 T = TypeVar("T")
 
@@ -168,6 +161,8 @@ class Queries:
         Raises:
             NotFound: There is no such boot.
         """
+        from nightsweep.store.codec import unpack_lines  # brings all values of a measurement along: lists need none
+
         self._must_exist(boots, boot_id, what="boot", hint="`nightsweep boots` lists the boots")
         chunks = sa.select(boot_logs.c.codec, boot_logs.c.data).where(boot_logs.c.boot_id == boot_id)
         lines = self._all(chunks.order_by(boot_logs.c.seq), lambda row: unpack_lines(row.codec, row.data))
@@ -209,14 +204,17 @@ class Queries:
 
     def raw_window(self, window_id: int) -> StoredWindow:
         """Return everything that was seen of a window, from which each of its numbers can be derived again (raises NotFound)."""
+        from nightsweep.store.raw import raw_window
+
         self._must_exist(windows, window_id, what="window", hint="`nightsweep cells --json` lists the windows")
-        return self._read(lambda connection: _raw_window(connection, window_id))
+        return self._read(lambda connection: raw_window(connection, window_id))
 
     def whole_window(self, window_id: int) -> WholeWindow:
         """Return a window with its raw data, config, boot and conditions (raises NotFound)."""
+        from nightsweep.store.raw import raw_window
 
         def seen(connection: sa.Connection, at: int) -> tuple[RawWindow, Mapping[str, Any], tuple[BoxSample, ...]]:
-            stored = _raw_window(connection, at)
+            stored = raw_window(connection, at)
             return stored.raw, stored.conditions, stored.box_samples
 
         found = self._read(lambda connection: browse.whole_window(connection, window_id, seen=seen))
@@ -243,26 +241,6 @@ class Queries:
             raise NotFound(what=f"{what} {row_id}", hint=hint)
 
 
-@dataclass(frozen=True)
-class StoredWindow:
-    """A window with its raw data and where it was measured.
-
-    Attributes:
-        conditions: The whole document that its conditions' fingerprint is taken over.
-        seconds_since_boot: From the engine's start to the window's.
-        position_in_night: Which one it was since the sweep was taken up, from 1.
-    """
-
-    window_id: int
-    boot_id: int
-    raw: RawWindow
-    conditions: Mapping[str, Any]
-    position_in_night: int | None
-    seconds_since_boot: Seconds | None
-    stored_at: datetime
-    box_samples: tuple[BoxSample, ...] = ()
-
-
 def _named(name_or_id: str) -> sa.ColumnElement[bool]:
     wanted = sweeps.c.name == name_or_id
     if name_or_id.isdigit() and int(name_or_id) < 2**63:
@@ -271,45 +249,3 @@ def _named(name_or_id: str) -> sa.ColumnElement[bool]:
         return sa.or_(sweeps.c.uuid == uuid.UUID(name_or_id), wanted)
     except ValueError:
         return wanted
-
-
-def _raw_window(connection: sa.Connection, window_id: int) -> StoredWindow:
-    row = connection.execute(statements.window_with_conditions(window_id)).one()
-    load = connection.execute(sa.select(request_timings).where(request_timings.c.window_id == window_id)).one()
-    requests, samples = read_load(unpack(load.codec, load.data))
-    sides = {
-        each.side: _reading(each)
-        for each in connection.execute(sa.select(readings).where(readings.c.window_id == window_id))
-    }
-    raw = RawWindow(
-        concurrency=row.concurrency,
-        seconds_asked=row.seconds_asked,
-        started=row.started_at,
-        before=sides.get("before"),
-        after=sides.get("after"),
-        samples=samples,
-        requests=requests,
-        ramp=row.ramp_s,
-        ended_early=row.ended_early,
-        detail=row.detail,
-    )
-    return StoredWindow(
-        window_id=window_id,
-        boot_id=row.boot_id,
-        raw=raw,
-        conditions=row.doc,
-        position_in_night=row.position_in_night,
-        seconds_since_boot=row.seconds_since_boot,
-        stored_at=row.stored_at,
-        box_samples=samples_of(connection, window_id),
-    )
-
-
-def _reading(row: Any) -> Reading:
-    return Reading(
-        at=MonotonicSeconds(row.at_monotonic_s),
-        uncertainty=Seconds(row.uncertainty_s),
-        wall=row.wall,
-        values={name: float(value) for name, value in row._mapping["values"].items()},  # "NaN" is text in JSON
-        raw=zlib.decompress(row.raw),
-    )

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, UUID
 
-from nightsweep.plan.model import DECODE, SINGLE_BATCH, WHOLE_RUN
+from nightsweep.plan.words import DECODE, SINGLE_BATCH, WHOLE_RUN
 from nightsweep.store.columns import born, column, document, identity, maybe, one_of, time, to, words
 from nightsweep.store.columns import metadata as metadata
 from nightsweep.store.schema_decisions import decision_windows as decision_windows

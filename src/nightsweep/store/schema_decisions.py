@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from nightsweep.plan.expect import QUANTITIES, SOURCES
+from nightsweep.plan.words import QUANTITIES, SOURCES
 from nightsweep.store.columns import born, column, document, identity, maybe, metadata, one_of, time, to, words
 
 expectations = sa.Table(

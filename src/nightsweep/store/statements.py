@@ -8,9 +8,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from nightsweep.analysis.values import Filters
-from nightsweep.plan.model import DECODE
+from nightsweep.plan.words import DECODE
+from nightsweep.store.columns import NOW
 from nightsweep.store.filters import of_cell, of_config, of_place, of_time
-from nightsweep.store.leases import NOW
 from nightsweep.store.places import prefill_places, reused_of_sweep, reused_sources, window_places
 from nightsweep.store.schema import (
     boots,

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from nightsweep.errors import NotFound
-from nightsweep.plan.model import DECODE, SINGLE_BATCH
+from nightsweep.plan.words import DECODE, SINGLE_BATCH
 from nightsweep.ports import Stored
 from nightsweep.store.schema import (
     boots,

@@ -1,0 +1,19 @@
+"""The validity flags, apart from the values that carry them: lists name flags, and need no raw readings."""
+
+from __future__ import annotations
+
+FLAGS = (
+    "underfilled",
+    "foreign_load",
+    "counter_reset",
+    "engine_exited",
+    "identity_lost",
+    "preempted",
+    "cache_hit",
+    "request_failed",
+    "aborted",
+    "throttled",
+    "disturbed",
+    "jit_compilation",
+)
+"""Validity flags of a window, in the order that they are told in. Only a window without any enters a mean."""

@@ -1,0 +1,19 @@
+"""Words and marks of a plan that tables and lists need without the plan's values, so that a list starts fast."""
+
+from __future__ import annotations
+
+DECODE = "decode"
+SINGLE_BATCH = "single_batch"
+WHOLE_RUN = "whole_run"
+"""Kinds of cells. A whole run is another client's: all output tokens by all of its time, with ramp, prefill and tail."""
+
+CONTROL_ROUND = 1000
+"""Boot round, and repeat index, of a control's first extra boot: beyond all that a plan's own rounds and repeats can reach."""
+
+DECODE_RATE, ACCEPTANCE_LENGTH, STEP_TIME, RATIO = "decode_rate", "acceptance_length", "step_time", "ratio"
+QUANTITIES = (DECODE_RATE, ACCEPTANCE_LENGTH, STEP_TIME, RATIO)
+"""What may be expected of a cell."""
+
+FROM_FILE, FROM_BANDWIDTH = "file", "bandwidth"
+SOURCES = (FROM_FILE, FROM_BANDWIDTH)
+"""Where an expectation is from."""
