@@ -1,7 +1,8 @@
-"""Where the level of a series changed: segments found by ruptures, each split tested by permutation.
+"""Where the level of a series changed: the best split into two levels, tested by permutation, and then both sides again.
 
 Windows of one boot share its luck, so a point of the series is a boot's mean. The best split of a stretch into two levels is
-that of least squares (`ruptures.KernelCPD`, linear kernel; C. Truong, L. Oudre, N. Vayatis, Signal Processing 167, 2020). It
+that of least squares; for one split its gain has a closed form (CUSUM), the same that `ruptures.KernelCPD` with a linear kernel
+finds (C. Truong, L. Oudre, N. Vayatis, Signal Processing 167, 2020), without the seconds that importing it with SciPy takes. It
 stands only when at most `LEVEL` of random orders of the same points can be split as well: the divisive procedure with a
 permutation test of D. S. Matteson and N. A. James (JASA 109, 2014). Then both stretches are looked at again.
 """
@@ -11,6 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 LEVEL = 0.05
 """Share of series without any change in which one is found."""
@@ -73,15 +79,15 @@ def changes_in(values: Sequence[float]) -> list[Change]:
 
 def _divide(values: Sequence[float], start: int, end: int, found: dict[int, float]) -> None:
     """Add the split of values[start:end] to `found`, when there is one that stands, and those of its two sides."""
-    import numpy
+    import numpy as np
 
     if end - start < FEWEST:
         return
-    part = numpy.asarray(values[start:end], dtype=float)
+    part = np.asarray(values[start:end], dtype=np.float64)
     at, gain = _best_split(part)
     if gain <= 0:
         return
-    chance = numpy.random.default_rng(end - start)
+    chance = np.random.default_rng(end - start)
     as_well = 0
     for _ in range(PERMUTATIONS):
         as_well += _best_split(chance.permutation(part))[1] >= gain * (1 - 1e-9)
@@ -92,14 +98,20 @@ def _divide(values: Sequence[float], start: int, end: int, found: dict[int, floa
     _divide(values, start + at, end, found)
 
 
-def _best_split(part: object) -> tuple[int, float]:
-    """Return where two levels fit a series best, and by how much their squared error is less than that of one."""
-    import numpy
-    from ruptures import KernelCPD
-    from ruptures.costs import CostL2
+def _best_split(part: NDArray[np.float64]) -> tuple[int, float]:
+    """Return where two levels fit a series best, and by how much their squared error is less than that of one.
 
-    series = numpy.asarray(part).reshape(-1, 1)
-    at = KernelCPD(kernel="linear", min_size=SHORTEST).fit(series).predict(n_bkps=1)[0]
-    cost = CostL2().fit(series)
-    one, two = cost.sum_of_costs([len(series)]), cost.sum_of_costs([at, len(series)])
-    return int(at), float(one - two)
+    Shape:
+        part: (points,), more than twice `SHORTEST`.
+
+    Source:
+        With S(k) the sum of the first k deviations from the mean of all n, the gain is S(k)^2 * n / (k * (n - k)).
+    """
+    import numpy as np
+
+    n = len(part)
+    places = np.arange(SHORTEST, n - SHORTEST + 1)
+    sums = np.cumsum(part - part.mean())[places - 1]
+    gains = sums * sums * n / (places * (n - places))
+    best = int(np.argmax(gains))
+    return int(places[best]), float(gains[best])

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
+from ruptures import KernelCPD
+from ruptures.costs import CostL2
 
-from nightsweep.analysis.changes import FEWEST, LEVEL, changes_in, too_few
+from nightsweep.analysis.changes import FEWEST, LEVEL, SHORTEST, _best_split, changes_in, too_few
 
 
 def noise(seed: int, n: int, *, level: float = 100.0, sd: float = 3.0) -> list[float]:
@@ -45,3 +48,17 @@ def test_a_level_series_and_equal_values_have_no_change() -> None:
 def test_the_same_series_always_gives_the_same_answer() -> None:
     series = noise(7, 8) + noise(8, 8, level=104.0)
     assert changes_in(series) == changes_in(series)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_the_best_split_is_the_one_that_a_library_of_change_points_finds(seed: int) -> None:
+    part = np.asarray(
+        noise(seed, FEWEST + 3 * seed) + noise(seed + 500, seed % 4, level=100.0 + seed), dtype=np.float64
+    )
+    series = part.reshape(-1, 1)
+    (place, end) = KernelCPD(kernel="linear", min_size=SHORTEST).fit(series).predict(n_bkps=1)
+    cost = CostL2().fit(series)
+    gain = cost.sum_of_costs([end]) - cost.sum_of_costs([place, end])
+    at, found = _best_split(part)
+    assert at == place
+    assert found == pytest.approx(gain, rel=1e-9)
