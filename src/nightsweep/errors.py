@@ -210,6 +210,12 @@ class NotNoted(HostError):
     summary = "cannot note in {path} that {name} goes down ({reason}): production was not touched"
 
 
+class ProductionNotGone(HostError):
+    """A container was said to be gone for good, and is not."""
+
+    summary = "{name} is not given up: {reason}"
+
+
 class ProductionComing(HostError):
     """Production was started and does not serve yet, and whoever started it must end now."""
 
@@ -220,9 +226,29 @@ class ProductionComing(HostError):
 
 
 class ProductionNotRestored(HostError):
-    """The production engine did not come back. The loudest error there is."""
+    """The production engine did not come back. The loudest error there is.
 
-    summary = "production container {name} is NOT serving: {reason}. Run `nightsweep restore`"
+    Facts: `again` is how a container that was removed is made again; a long line, told once and not in `brief`.
+    """
+
+    summary = "production container {name} is NOT serving: {reason}{remedy}"
+
+    def __init__(self, **facts: Any) -> None:
+        again, name = facts.get("again"), facts.get("name")
+        made = f"; make it again with {again}, then run `nightsweep restore`; or, when it shall not come back, "
+        facts.setdefault("remedy", f"{made}`nightsweep restore --gone {name}`" if again else ". Run `nightsweep restore`")
+        super().__init__(**facts)
+
+    @property
+    def brief(self) -> str:
+        """What happened, without the remedy: for what stands beside the whole text."""
+        return f"production container {self.facts['name']} is NOT serving: {self.facts['reason']}"
+
+    @property
+    def why(self) -> str:
+        """The reason, and how a container that was removed is made again: for whoever has named it and tries to restore it."""
+        again = self.facts.get("again")
+        return str(self.facts["reason"]) + (str(self.facts["remedy"]) if again else "")
 
 
 # --- BootError: next engine config -------------------------------------------------------------------------------

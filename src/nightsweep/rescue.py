@@ -14,7 +14,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from nightsweep import wiring
-from nightsweep.errors import DockerUnavailable, HostError, SweepError
+from nightsweep.errors import (
+    ContainerMissing,
+    DockerUnavailable,
+    HostError,
+    NotFound,
+    ProductionNotGone,
+    SweepError,
+)
 from nightsweep.production.news import news_of
 from nightsweep.production.record import Record
 from nightsweep.production.returning import Helpers
@@ -58,6 +65,22 @@ def restore_production(
         if not any(wiring.lives_here(holder) for holder in here.holders):
             restoring.stop_leftovers(here.hosts(), lives=wiring.lives_here, say=say)
         return _told(chosen, here.restore(names or dead), say=say)
+
+
+def give_up_production(chosen: Settings, names: tuple[str, ...], *, say: Say) -> None:
+    """Close what is owed of containers that were removed for good: nobody brings them back, or is alarmed, any more.
+
+    Raises:
+        NotFound: Nothing is owed of a name. Then, and with the following, nothing was closed.
+        ProductionNotGone: It exists, or a sweep that lives will bring it back.
+        StoreUnavailable: The database would hold on to it.
+    """
+    from nightsweep.tell import teller
+
+    with wiring.open_store(chosen) as store, scene(chosen, say=say) as here:
+        for name, debts in {name: here.gone(name) for name in names}.items():
+            here.close(name, debts, event=store.event)
+            teller(chosen).forget(name)
 
 
 def watch(chosen: Settings, rules: Rules, *, say: Say) -> tuple[Restored, ...]:
@@ -178,6 +201,39 @@ class Scene:
                 with contextlib.suppress(DockerUnavailable):  # bringing it back says so better
                     self.host("docker").foreign(name)
 
+    def gone(self, name: str) -> tuple[Debt, ...]:
+        """Return the open intents of a container that may be given up (raises NotFound, ProductionNotGone)."""
+        owners = self.owners()
+        if name not in owners:
+            raise NotFound(
+                what=f"production container {name!r}", hint="nothing notes it as taken down: nothing is owed"
+            )
+        if wiring.lives_here(owners[name]):
+            reason = (
+                "a sweep that runs now has it down, and looks for it at its end: `nightsweep cancel` ends that first"
+            )
+            raise ProductionNotGone(name=name, reason=reason)
+        with contextlib.suppress(ContainerMissing):
+            found = self.host("docker").foreign(name)
+            state = "runs" if found.running else "exists, and is stopped"
+            raise ProductionNotGone(name=name, reason=f"it {state}: `nightsweep restore {name}` has it proven")
+        return tuple(debt for debt in self.owed if debt.container == name)
+
+    def close(self, name: str, debts: Sequence[Debt], *, event: Callable[..., None]) -> None:
+        """Give a container up: its intents are closed as abandoned, with an event that says what that means."""
+        said = (
+            f"{name} is given up: a person said that it is gone for good. Nothing brings it back, and nobody is told any more "
+            "that it does not serve; sweeps whose file names it end at once until `production` is changed there"
+        )
+        self.say(said)
+        news = [("production_given_up", "warning", said)]
+        for debt in debts:
+            if self.debts is not None:
+                self.debts.settle(debt, outcome="abandoned", checks=None, news=news)
+        if not debts:
+            event("production_given_up", said, level="warning")
+        self.mirror.clear(name)
+
     def stop_for(self, names: Sequence[str], *, owners: Mapping[str, str | None]) -> None:
         """Have sweeps that live and have one of these down stop at once, and wait until they have."""
         living = {owner for name, owner in owners.items() if name in names and owner and wiring.lives_here(owner)}
@@ -211,7 +267,7 @@ class Scene:
             self.say("the database does not answer: it hears of this at the next sweep")
             return
         back = result.back
-        news = [("production_not_restored", "error", result.detail)]
+        news = [("production_not_restored", "error", f"{result.container} does not serve: {result.detail}")]
         if back is not None:
             news = [(one.kind, one.level, one.message) for one in news_of(back)]
         outcome = "restored" if result.serving else result.detail
@@ -246,7 +302,7 @@ def scene(chosen: Settings, *, say: Say) -> Iterator[Scene]:
         here = Scene(mirror=wiring.production_mirror(chosen), host=choose, helpers=helpers, say=say)
         if debts is not None:
             with contextlib.suppress(SweepError):
-                owed = tuple(debt for debt in debts.open() if _is_here(here, debt))
+                owed = tuple(debt for debt in debts.open() if _is_here(here, debt, box=chosen.box))
                 here = replace(here, debts=debts, owed=owed, holders=debts.holders())
         yield here
 
@@ -258,15 +314,15 @@ def _alive(owner: str | None) -> bool | None:
     return True if wiring.lives_here(owner) else None
 
 
-def _is_here(here: Scene, debt: Debt) -> bool:
-    """Whether a debt is of this machine: one database may hold those of several."""
+def _is_here(here: Scene, debt: Debt, *, box: str) -> bool:
+    """Whether a debt is of this machine: one database may hold those of several. One whose container is gone, by its box."""
     noted = here.mirror.read().get(debt.container)
     if noted is not None:
         return noted.get("box_id") == debt.box_id
     try:
         return here.host("docker").foreign(debt.container_id).id == debt.container_id
     except HostError:
-        return False
+        return debt.box == box
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from nightsweep.analysis.values import (
     ProductionRow,
     SweepRow,
     WindowRow,
-    newest_of_each,
+    down_of,
 )
 from nightsweep.plan.model import SweepPlan
 
@@ -127,12 +127,9 @@ def title_of(night: Night) -> str:
 def _head(night: Night) -> Iterator[Block]:
     sweep, tonight = night.sweep, night.boots_tonight
     yield Heading(1, title_of(night))
-    for row in newest_of_each(night.production):
-        if row.outcome != "restored" and not row.coming:
-            yield Paragraph(
-                f"Production {row.container} is {NOT_BACK}: {row.outcome or 'not started yet'}. Run `nightsweep restore`.",
-                loud=True,
-            )
+    for row in down_of(night.production):
+        why = row.outcome or "not started yet"
+        yield Paragraph(f"Production {row.container} is {NOT_BACK}: {why}. Run `nightsweep restore`.", loud=True)
     windows = [row for row in (*night.windows, *night.single_batches) if night.span.holds(row.started)]
     clean = sum(not row.flags for row in windows)
     flags = Counter(flag for row in windows for flag in row.flags)
@@ -167,25 +164,27 @@ def _production(night: Night) -> Iterator[Block]:
 
 
 def _production_row(night: Night, row: ProductionRow) -> tables.Row:
-    back = row.closed if row.outcome == "restored" else None
+    back = row.closed if row.fares == "serves" else None
     down = row.stopped or row.opened
     return tables.Row(
         (
             text.printable(row.container),
             night.local(down),
             night.local(row.restore_started),
-            night.local(back) if back is not None else "is starting" if row.coming else NOT_BACK,
+            night.local(back) if back is not None else NOT_BACK if row.fares == "down" else row.said,
             text.duration((back - down).total_seconds()) if back is not None else text.ABSENT,
             night.local(row.restore_by),
             text.printable(checks_said(row)),
         ),
-        mark="" if back is not None or row.coming else "failed",
+        mark="failed" if row.fares == "down" else "",
     )
 
 
 def checks_said(row: ProductionRow) -> str:
     """Return what was checked when production came back, as words; why it did not where it did not."""
-    if row.outcome != "restored":
+    if row.fares == "given up":
+        return "nothing"
+    if row.fares != "serves":
         return row.outcome or "nothing yet"
     checks = row.checks
     said = [f"ready by {checks['ready']}"] if checks.get("ready") else []

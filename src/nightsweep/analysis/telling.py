@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from nightsweep.analysis import text
 from nightsweep.analysis.morning import Night, best_lines
 from nightsweep.analysis.notices import LEVELS, Notice
-from nightsweep.analysis.values import ProductionRow, newest_of_each
+from nightsweep.analysis.values import ProductionRow, down_of, newest_of_each
 
 STATES = {"done": "done", "failed": "failed", "cancelled": "cancelled", "paused": "cancelled"}
 BEST_SHOWN = 5
@@ -30,7 +30,7 @@ def notice_of(night: Night, *, problems: Sequence[str], summary: str | None, bro
         broke_off: Whether an error ended the sweep, whatever of that could be stored.
     """
     sweep = night.sweep
-    down = [row.container for row in newest_of_each(night.production) if row.outcome != "restored" and not row.coming]
+    down = [row.container for row in down_of(night.production)]
     kind = "production_not_restored" if down else "failed" if broke_off else kind_of(night)
     loud = f" [{text.SIMULATED}]" if sweep.simulated else ""
     title = (
@@ -88,11 +88,11 @@ def _lines(night: Night, down: Sequence[str], *, problems: Sequence[str], summar
 
 
 def _back(row: ProductionRow, night: Night) -> str:
-    if row.outcome == "restored":
+    if row.fares == "serves":
         return f"serves again since {night.local(row.closed)} ({night.zone})"
-    if row.coming:
+    if row.fares == "starting":
         return f"is starting since {night.local(row.restore_started)} ({night.zone}); whoever comes next proves it"
-    return "DOES NOT SERVE"
+    return row.said
 
 
 def _conditions(night: Night) -> str:

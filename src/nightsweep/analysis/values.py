@@ -33,6 +33,7 @@ class Filters:
     before: datetime | None = None  # started earlier than this
     with_flagged: str = "no"  # "no" | "yes" | "only": whether flagged windows are listed too, or by themselves
     kind: str = DECODE  # of cells: windows of one kind are asked for at a time
+    imported: bool | None = None  # only what was imported, or only what was measured; None is both
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ class WindowRow:
     report_rate: float | None = None  # of a single-batch run: all output tokens, the first among them, by the same time
     occupancy: float | None = None  # stream time in flight / (concurrency * window): the probe's own word
     streams_per_step: float | None = None  # decoding streams of a step in the mean: the engine's
+    source: str | None = None  # "imported:TOOL" of one that was not measured here
 
     @property
     def control(self) -> bool:
@@ -201,6 +203,7 @@ class SweepRow:
     phase: str | None = None  # what a running sweep does now: its newest event's message
     stop_wish: str | None = None  # finish | drop | pause: how somebody wants it stopped, until it is
     reused: Mapping[int, int] = field(default_factory=dict)
+    source: str | None = None  # "imported:TOOL" of one that was not measured here
 
 
 @dataclass(frozen=True)
@@ -272,6 +275,7 @@ class CellSummary:
     engine_versions: tuple[str, ...] = ()
     not_applied: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    source: str | None = None  # "imported:TOOL" of one that was not measured here
 
     @property
     def per_stream(self) -> Spread | None:
@@ -327,14 +331,39 @@ class ProductionRow:
     checks: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def coming(self) -> bool:
-        """Whether it was started by somebody who was told to end and could not wait for its proof."""
-        return self.outcome is None and self.restore_started is not None
+    def fares(self) -> str:
+        """How it stands: "serves", "starting", "given up" or "down".
+
+        Starting is what was started by somebody who was told to end and could not wait for its proof; given up is what a
+        person said of a container that is gone for good.
+        """
+        if self.outcome is None:
+            return "starting" if self.restore_started is not None else "down"
+        return {"restored": "serves", "abandoned": "given up"}.get(self.outcome, "down")
+
+    @property
+    def said(self) -> str:
+        """How it stands, as people are told."""
+        return FARES[self.fares]
+
+
+FARES = {
+    "serves": "serves",
+    "starting": "is starting",
+    "given up": "is given up: a person said that it shall not come back",
+    "down": "DOES NOT SERVE",
+}
+"""What is said of production, by `ProductionRow.fares`."""
 
 
 def newest_of_each(rows: Iterable[ProductionRow]) -> list[ProductionRow]:
     """Return how it stands with each container: a sweep that was begun several times took it down as often."""
     return list({row.container: row for row in sorted(rows, key=lambda row: row.opened)}.values())
+
+
+def down_of(rows: Iterable[ProductionRow]) -> list[ProductionRow]:
+    """Return the containers that do not serve now, and nobody has started."""
+    return [row for row in newest_of_each(rows) if row.fares == "down"]
 
 
 @dataclass(frozen=True)

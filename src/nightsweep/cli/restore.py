@@ -11,7 +11,12 @@ from nightsweep.cli import EXIT_FAILED
 
 @click.command(name="restore")
 @click.argument("container", nargs=-1)
-def command(container: tuple[str, ...]) -> None:
+@click.option(
+    "--gone",
+    is_flag=True,
+    help="Say of CONTAINERs that were removed that they shall not come back: nothing is started, and none is owed any more.",
+)
+def command(container: tuple[str, ...], gone: bool) -> None:
     """Bring production back by hand: the named CONTAINERs, else every one that was taken down and is not back.
 
     Each is started, waited for, asked for one token, and compared with what was stopped. Engines that a dead sweep left
@@ -22,9 +27,15 @@ def command(container: tuple[str, ...]) -> None:
     Example:
       nightsweep restore
       nightsweep restore vllm-qwen
+      nightsweep restore --gone vllm-qwen
     """
     from nightsweep import rescue, wiring
 
+    if gone:
+        if not container:
+            raise click.UsageError("--gone needs names: it says of these containers that they shall never come back")
+        rescue.give_up_production(wiring.settings(), container, say=click.echo)
+        return
     results = rescue.restore_production(wiring.settings(), container, say=lambda text: click.echo(text, err=True))
     if not results:
         click.echo("nothing to restore: no production container is noted as taken down")

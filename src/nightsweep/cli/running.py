@@ -65,9 +65,9 @@ def _production_said(chosen: Settings, sweep_id: int) -> str:
     said = ""
     with contextlib.suppress(StoreError), wiring.open_queries(chosen) as queries:
         for row in newest_of_each(queries.productions(sweep_id)):
-            fares = "serves" if row.outcome == "restored" else "is starting" if row.coming else "DOES NOT SERVE"
-            said += f"; production {row.container} {fares}"
-            said += "" if row.outcome == "restored" or row.coming else " (`nightsweep restore`)"
+            said += f"; production {row.container} {row.said}" + (
+                " (`nightsweep restore`)" if row.fares == "down" else ""
+            )
     return said
 
 

@@ -83,8 +83,8 @@ def bring_back(record: Record, helpers: Helpers) -> Back:
         started = _start(record, helpers, patience)
         found, asked = _until_proven(record, helpers, patience)
     except ContainerMissing as error:
-        reason = f"its container was removed; make it again with {made_again(record)}"
-        raise ProductionNotRestored(name=record.name, reason=reason) from error
+        again = made_again(record)
+        raise ProductionNotRestored(name=record.name, reason="its container was removed", again=again) from error
     except (ProductionNotRestored, ProductionComing, NotForeign):
         raise
     except HostError as error:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nightsweep.errors import DockerUnavailable, HostError
+from nightsweep.errors import DockerUnavailable, HostError, ProductionNotRestored
 from nightsweep.ports import Host
 from nightsweep.production.record import Record, from_document
 from nightsweep.production.returning import Back, Helpers, bring_back
@@ -36,7 +36,8 @@ def _restored(record: Record, helpers: Helpers) -> Restored:
     try:
         back = bring_back(record, helpers)
     except HostError as error:
-        return Restored(record.name, serving=False, detail=str(error))
+        why = error.why if isinstance(error, ProductionNotRestored) else str(error)
+        return Restored(record.name, serving=False, detail=why)
     return Restored(record.name, serving=True, detail=back.told, back=back)
 
 

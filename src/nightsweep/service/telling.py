@@ -21,7 +21,16 @@ from nightsweep.analysis.notices import LEVELS, Notice
 from nightsweep.analysis.page import page
 from nightsweep.analysis.progress import progress_of
 from nightsweep.analysis.telling import not_restored, notice_of, restored_after_all
-from nightsweep.analysis.values import BootRow, Event, Filters, PrefillRow, ProductionRow, SweepRow, WindowRow
+from nightsweep.analysis.values import (
+    BootRow,
+    Event,
+    Filters,
+    PrefillRow,
+    ProductionRow,
+    SweepRow,
+    WindowRow,
+    down_of,
+)
 from nightsweep.errors import BoxBusy, PlanError, StoreError, SweepError, SweepPaused
 from nightsweep.plan.model import DECODE, SINGLE_BATCH, Schedule, SweepPlan
 from nightsweep.plan.nights import next_start
@@ -193,7 +202,7 @@ class Teller:
                 found = queries.sweep_of(sweep)
                 sweep_id = found.sweep_id
                 night = night_in(queries, found, now=self.now(), scheduled=self.scheduled())
-            down = [row.container for row in night.production if row.outcome != "restored"]
+            down = [row.container for row in down_of(night.production)]
             told = _problems(problems, error)
             failed = isinstance(error, Exception)
             notice = notice_of(night, problems=told, summary=self.write(night), broke_off=failed)
@@ -238,6 +247,12 @@ class Teller:
             known[container] = self.now().isoformat()
             self.send(not_restored(container, box=self.box, reason=detail))
         self._remember(known)
+
+    def forget(self, container: str) -> None:
+        """Forget that people were told of a container: it is given up, and nothing more is told of it."""
+        known = self._told()
+        if known.pop(container, None) is not None:
+            self._remember(known)
 
     def _remember(self, known: Mapping[str, str]) -> None:
         with contextlib.suppress(OSError):

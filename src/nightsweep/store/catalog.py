@@ -149,11 +149,11 @@ def add_event(
     *,
     kind: str,
     message: str,
-    level: str,
-    sweep_id: int | None,
-    boot_id: int | None,
-    data: Mapping[str, Any],
     at: datetime,
+    level: str = "info",
+    sweep_id: int | None = None,
+    boot_id: int | None = None,
+    data: Mapping[str, Any] | None = None,
 ) -> None:
     """Keep an event; a second delivery under the same key is the same event.
 
@@ -168,7 +168,7 @@ def add_event(
         message=clean_text(message),
         sweep_id=sweep_id,
         boot_id=boot_id,
-        data=plain(data),
+        data=plain(data or {}),
     )
     try:
         connection.execute(row.on_conflict_do_nothing(index_elements=["event_key"]))

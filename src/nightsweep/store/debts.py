@@ -5,13 +5,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 
 from nightsweep.store import catalog, intents
 from nightsweep.store.leases import NOW
-from nightsweep.store.schema import production_intents, sweeps
+from nightsweep.store.schema import boxes, production_intents, sweeps
 from nightsweep.store.session import MachineTime, Outage, Patient
 from nightsweep.units import Seconds
 
@@ -23,12 +24,14 @@ class Debt:
     """An intent that is open.
 
     Attributes:
+        box: Its box by name.
         owner: Who holds its sweep now; None when nobody does.
         lease_over: Whether that holder's lease has run out.
     """
 
     intent_id: int
     box_id: int
+    box: str
     sweep_id: int
     container: str
     container_id: str
@@ -69,25 +72,9 @@ class Debts:
         """Record how production fares, with events (kind, level, message)."""
         self._do.run(lambda c: intents.close(c, debt.intent_id, outcome=outcome, checks=checks))
         for kind, level, message in news:
-            self._event(debt.sweep_id, uuid.uuid4(), kind=kind, level=level, message=message)
-
-    def _event(self, sweep_id: int, key: uuid.UUID, *, kind: str, level: str, message: str) -> None:
-        at = self._clock.now()
-
-        def add(connection: sa.Connection) -> None:
-            catalog.add_event(
-                connection,
-                key,
-                kind=kind,
-                message=message,
-                level=level,
-                sweep_id=sweep_id,
-                boot_id=None,
-                data={},
-                at=at,
-            )
-
-        self._do.run(add)
+            event: dict[str, Any] = {"kind": kind, "level": level, "message": message, "sweep_id": debt.sweep_id}
+            key = uuid.uuid4()  # of one event, however often it must be told until it is kept
+            self._do.run(partial(catalog.add_event, key=key, at=self._clock.now(), **event))
 
 
 def _open(connection: sa.Connection) -> tuple[Debt, ...]:
@@ -97,6 +84,7 @@ def _open(connection: sa.Connection) -> tuple[Debt, ...]:
             table.c.id,
             table.c.box_id,
             table.c.sweep_id,
+            boxes.c.name.label("box"),
             table.c.container_name,
             table.c.container_id,
             table.c.facts,
@@ -104,6 +92,7 @@ def _open(connection: sa.Connection) -> tuple[Debt, ...]:
             sa.func.coalesce(sweeps.c.lease_until <= NOW, True).label("over"),
         )
         .join(sweeps, sweeps.c.id == table.c.sweep_id)
+        .join(boxes, boxes.c.id == table.c.box_id)
         .where(table.c.closed_at.is_(None))
         .order_by(table.c.id)
     )
@@ -111,6 +100,7 @@ def _open(connection: sa.Connection) -> tuple[Debt, ...]:
         Debt(
             intent_id=row.id,
             box_id=row.box_id,
+            box=row.box,
             sweep_id=row.sweep_id,
             container=row.container_name,
             container_id=row.container_id,

@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-import sqlalchemy as sa
-
 from nightsweep.errors import LeaseLost, NotFound
 from nightsweep.store import boots, catalog, measured
 from nightsweep.store.leases import hold_gap
@@ -57,24 +55,11 @@ class Delivery:
 
     def tell(self, kind: str, message: str, *, level: str, key: uuid.UUID, sweep_id: int | None, at: datetime) -> None:
         """Keep an event of the spool, once; of no sweep where its sweep is not in this database."""
-
-        def keep(connection: sa.Connection, sweep_id: int | None) -> None:
-            catalog.add_event(
-                connection,
-                key,
-                kind=kind,
-                message=message,
-                level=level,
-                sweep_id=sweep_id,
-                boot_id=None,
-                data={},
-                at=at,
-            )
-
+        event: dict[str, Any] = {"kind": kind, "message": message, "level": level, "at": at}
         try:
-            self._patient.once(lambda c: keep(c, sweep_id))
+            self._patient.once(lambda c: catalog.add_event(c, key, sweep_id=sweep_id, **event))
         except NotFound:
-            self._patient.once(lambda c: keep(c, None))
+            self._patient.once(lambda c: catalog.add_event(c, key, **event))
 
     def _call(self, write: Write, **guard: Any) -> Any:
         """Call the function of a write (raises ValueError for a method that is none of the spool's)."""

@@ -230,20 +230,9 @@ class PostgresStore:
         """See `ports.Store`. `key` and `at` are of an event that happened earlier: told twice it is one."""
         if key is None:
             log_event(kind, message, level=level, sweep_id=sweep_id, boot_id=boot_id, data=data or {})
+        about: dict[str, Any] = {"level": level, "sweep_id": sweep_id, "boot_id": boot_id, "data": data}
         key, at = key or uuid.uuid4(), at or self._clock.now()
-        self._do.run(
-            lambda c: catalog.add_event(
-                c,
-                key,
-                kind=kind,
-                message=message,
-                level=level,
-                sweep_id=sweep_id,
-                boot_id=boot_id,
-                data=data or {},
-                at=at,
-            )
-        )
+        self._do.run(lambda c: catalog.add_event(c, key, kind=kind, message=message, at=at, **about))
 
     def open_intent(
         self,

@@ -211,7 +211,6 @@ def _tell(
         message=told.message,
         level=told.level,
         sweep_id=night.sweep_id,
-        boot_id=None,
         data=data,
         at=at,
     )

@@ -18,6 +18,7 @@ from nightsweep.errors import (
     LeaseLost,
     NotNoted,
     ProductionComing,
+    ProductionNotRestored,
     StoreError,
 )
 from nightsweep.plan.model import Production
@@ -234,7 +235,8 @@ class Guard:
             except HostError as error:
                 self._leave(record)
                 with contextlib.suppress(StoreError):
-                    self._close(record.name, outcome=str(error))
+                    why = error.why if isinstance(error, ProductionNotRestored) else str(error)
+                    self._close(record.name, outcome=why)
                     self._event("production_not_restored", str(error), level="error")
                 raise
             self._say_back(back)

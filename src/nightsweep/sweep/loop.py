@@ -14,11 +14,9 @@ from itertools import groupby
 from nightsweep.errors import (
     BootError,
     GpuBusy,
-    HostError,
     ImageNotInTime,
     LeaseLost,
     PortBusy,
-    StoreError,
     StoreUnavailable,
     SweepError,
     SweepPaused,
@@ -27,8 +25,9 @@ from nightsweep.measurement.values import WindowResult
 from nightsweep.plan.estimate import prefill_seconds, single_batch_seconds, window_seconds
 from nightsweep.plan.model import CONTROL_ROUND, BootTask, Repeat, SweepPlan
 from nightsweep.plan.remaining import prefill_key, remaining, slots, window_key
-from nightsweep.ports import INTERRUPTED, BoxFacts, Progress, Stored
+from nightsweep.ports import BoxFacts, Progress, Stored
 from nightsweep.sweep.boot import Running, boot_name, booted
+from nightsweep.sweep.breaking import how_it_broke_off
 from nightsweep.sweep.expecting import write_estimates, write_expected
 from nightsweep.sweep.guard import Guard
 from nightsweep.sweep.launch import check_secrets
@@ -40,7 +39,7 @@ from nightsweep.sweep.patience import database_waited_for
 from nightsweep.sweep.prefilling import measure_prefill
 from nightsweep.sweep.pulling import have_images, pull_check, tell_given_up
 from nightsweep.sweep.reuse import take_over, withdraw_other
-from nightsweep.sweep.signals import Terminated, one_interrupt, signals_deferred
+from nightsweep.sweep.signals import one_interrupt, signals_deferred
 from nightsweep.sweep.single import measure_single_batch
 from nightsweep.sweep.steady import tell_steps
 from nightsweep.sweep.tools import DropWanted, Limits, Outcome, Steps, StopWanted, Tools
@@ -64,6 +63,7 @@ class _Run:
     done: int = 0
     glanced: float = 0.0
     disturbed: bool = False
+    ended: tuple[str, str] | None = None  # state and note, once it came to its own end
 
     @property
     def sweep_id(self) -> int:
@@ -212,13 +212,25 @@ def _night(run: _Run) -> tuple[str, str]:
                 run.night.still_fits(left)
                 may_begin = functools.partial(run.check_begin, left)
                 down = run.guard.down(run.plan.production, restore_by=run.night.limits.until, check=may_begin)
-                with down, run.night.measured_in(), database_waited_for(run.tools, left=run.night.left()):
+                with down, _noted(run), run.night.measured_in(), database_waited_for(run.tools, left=run.night.left()):
                     _until_nothing_is_left(run, left)
+                    run.ended = ending  # production, which comes back now, may fail to
+            run.ended = ending
         except StopWanted as stop:
-            ending = (stop.state, stop.note)
+            run.ended = ending = (stop.state, stop.note)
             run.tools.store.event("sweep_stopping", stop.note, sweep_id=run.sweep_id)
     run.say("stop", "the engine is stopped")
     return ending[0], "; ".join(filter(None, (ending[1], _told_if_late(run))))
+
+
+@contextlib.contextmanager
+def _noted(run: _Run) -> Iterator[None]:
+    """Note at what wish the block stopped, before production comes back."""
+    try:
+        yield
+    except StopWanted as stop:
+        run.ended = (stop.state, stop.note)
+        raise
 
 
 def _told_if_late(run: _Run) -> str | None:
@@ -367,14 +379,7 @@ def _release_after(run: _Run, error: BaseException) -> None:
     """Record why the run broke off. The first error counts: failing to record it must not hide it."""
     if isinstance(error, LeaseLost):
         return
-    if isinstance(error, KeyboardInterrupt | Terminated):
-        state, note = "partial", f"{INTERRUPTED}{str(error) or 'Ctrl-C'}"
-    elif isinstance(error, HostError | StoreError | SweepError):
-        state, note = "failed", str(error)
-    elif isinstance(error, Exception):
-        state, note = "failed", f"{type(error).__name__}: {error}"
-    else:  # a scheduler's own way to end us
-        state, note = "partial", f"{INTERRUPTED}{type(error).__name__}"
+    state, note = how_it_broke_off(error, ended=run.ended)
     with contextlib.suppress(SweepError), signals_deferred():
         run.tools.store.event("sweep_broken_off", note, level="error", sweep_id=run.sweep_id)
         run.tools.store.release(run.keeper.lease, state=state, note=note)

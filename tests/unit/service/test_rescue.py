@@ -57,7 +57,7 @@ def test_a_sweep_that_runs_is_told_to_stop_at_once_and_waited_for(
 ) -> None:
     monkeypatch.setattr(wiring, "lives_here", lambda holder: holder == OWNER)
     books, said = Books(), list[str]()
-    debt = Debt(1, 1, 7, "prod", "id", {}, OWNER, lease_over=False)
+    debt = Debt(1, 1, "spark-1", 7, "prod", "id", {}, OWNER, lease_over=False)
     here = replace(scene, debts=cast("Debts", cast("Any", books)), owed=(debt,), say=said.append)
     here.stop_for((), owners={"prod": OWNER})
     assert books.stopped == [], "it was not asked for by name: its sweep brings it back itself"

@@ -18,8 +18,10 @@ from nightsweep.errors import (
     StoreUnavailable,
 )
 from nightsweep.plan.model import Production, SecretRef, SweepPlan
-from nightsweep.ports import EngineHandle, EngineState
+from nightsweep.ports import INTERRUPTED, EngineHandle, EngineState
+from nightsweep.sweep.breaking import how_it_broke_off
 from nightsweep.sweep.loop import run_sweep
+from nightsweep.sweep.signals import Terminated
 from nightsweep.sweep.tools import Limits, PlainSteps
 from nightsweep.units import Seconds
 from tests.fakes.host import FakeHost, Script
@@ -204,6 +206,14 @@ def test_production_that_does_not_come_back_is_the_loudest_error_and_stays_noted
     assert "production_not_restored" in [event.kind for event in world.store.events]
     assert world.store.sweeps[1].state == "failed"
     assert len(world.store.windows) == 4, "what was measured stays"
+
+
+def test_an_interrupt_stays_one_when_production_does_not_come_back_after_it() -> None:
+    lost = ProductionNotRestored(name="prod", reason="no such image")
+    lost.__context__ = Terminated()
+    state, note = how_it_broke_off(lost, ended=None)
+    assert (state, note.startswith(INTERRUPTED)) == ("partial", True)
+    assert note.endswith("SIGTERM; production container prod is NOT serving: no such image")
 
 
 def test_production_that_runs_and_does_not_answer_is_not_back() -> None:

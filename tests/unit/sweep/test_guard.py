@@ -265,6 +265,36 @@ def test_a_container_removed_meanwhile_is_told_with_how_it_is_made_and_the_other
     }
 
 
+@pytest.mark.parametrize(("wish", "state"), [("finish", "cancelled"), ("drop", "cancelled"), ("pause", "paused")])
+def test_a_sweep_that_a_person_stopped_is_stopped_also_when_production_was_removed_meanwhile(
+    wish: str, state: str
+) -> None:
+    world = a_world()
+
+    def stop_and_remove() -> None:
+        world.store.wish_stop(1, wish=wish)
+        del world.host.foreigners["prod"]
+
+    in_first_window(world, stop_and_remove)
+    with pytest.raises(ProductionNotRestored):
+        world.play(TWO)
+    sweep = world.store.sweeps[1]
+    assert sweep.state == state
+    assert sweep.note is not None
+    assert "; production container prod is NOT serving: its container was removed" in sweep.note
+
+
+def test_how_a_removed_container_is_made_again_is_told_in_one_event_only() -> None:
+    world = a_world()
+    in_first_window(world, lambda: world.host.foreigners.clear())
+    with pytest.raises(ProductionNotRestored, match="nightsweep restore --gone prod"):
+        world.play(TWO)
+    told = [event.kind for event in world.store.events if "docker run" in event.message]
+    assert told == ["production_not_restored"]
+    assert "docker run" not in str(world.store.sweeps[1].note)
+    assert world.store.sweeps[1].state == "failed", "nobody stopped it"
+
+
 def _leave_owed(world: World, name: str) -> None:
     """Remove production, and leave an intent of another container as a dead sweep would."""
     world.store.open_intent(a_lease(world), world.host.foreign(name), restore_by=None)
