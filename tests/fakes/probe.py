@@ -71,8 +71,8 @@ def a_raw_window(
         before=Reading(MonotonicSeconds(opened), Seconds(0.001), started, before),
         after=Reading(MonotonicSeconds(opened + seconds), Seconds(0.001), started, after),
         samples=tuple(
-            OccupancySample(MonotonicSeconds(opened + seconds * part), float(concurrency), 0.0)
-            for part in (0.25, 0.5, 0.75)
+            OccupancySample(MonotonicSeconds(opened + seconds * part / 8), float(concurrency), 0.0)
+            for part in range(1, 8)
         ),
         requests=tuple(
             _long_request(stream, opened=opened, seconds=seconds, steps=steps, tokens=shares[stream])

@@ -24,6 +24,9 @@ FASTEST_SAMPLING = 0.25
 SAMPLES_ENOUGH = 40
 """Samples of a window at most: one a second in 40 s. More tell no more, and each costs engine and probe some milliseconds."""
 
+SAMPLES_WANTED = 8
+"""Of a window, however short: of a few samples all show a queue by chance."""
+
 SAMPLED = frozenset({"running", "waiting"})
 
 RAMP_POLL = 0.05
@@ -166,7 +169,7 @@ class WindowRun:
 
     async def _hold(self, before: Reading) -> Closing | None:
         window = float(self.request.window)
-        interval = min(max(float(self.poll), FASTEST_SAMPLING, window / SAMPLES_ENOUGH), window / 3)
+        interval = min(max(float(self.poll), FASTEST_SAMPLING, window / SAMPLES_ENOUGH), window / SAMPLES_WANTED)
         sampler = asyncio.create_task(self._sample(interval, until=before.at + float(self.request.window)))
         try:
             remaining = before.at + self.request.window - self.clock.monotonic()

@@ -40,7 +40,7 @@ def test_the_mean_queue_is_of_the_samples_that_told_it() -> None:
     assert mean_waiting(samples[2:]) is None
 
 
-def test_three_of_four_samples_with_a_waiting_request_are_chance_and_four_of_four_are_not() -> None:
+def test_few_samples_with_a_waiting_request_are_chance_and_so_are_all_but_one_of_not_many() -> None:
     raw = a_raw_window(concurrency=4, seconds=2.0)
     sample = raw.samples[0]
     waits, runs = replace(sample, running=3.0, waiting=1.0), replace(sample, running=4.0, waiting=0.0)
@@ -49,6 +49,7 @@ def test_three_of_four_samples_with_a_waiting_request_are_chance_and_four_of_fou
         window = replace(raw, samples=samples)
         return derive(window, dialect=vllm_dialect("0.32.0"), num_speculative_tokens=2).flags
 
-    assert flags(waits, waits, runs, waits) == ()
-    assert flags(waits, waits, waits, waits) == ("underfilled",)
+    assert flags(*[waits] * 5) == ()
+    assert flags(*[waits] * 5, runs) == ()
+    assert flags(*[waits] * 6) == ("underfilled",)
     assert flags(*[waits] * 7, runs) == ("underfilled",)
