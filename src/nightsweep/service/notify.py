@@ -90,7 +90,12 @@ class Notifier:
 
 
 def shown(address: str, place: int) -> str:
-    """Return an address as it may be shown: the service and its place in the list; even a host may be a token."""
+    """Return an address as it may be shown: the service and its place in the list; even a host may be a token.
+
+    A block's own address is none of a service: it says under which name Prefect keeps that.
+    """
+    if address.startswith(BLOCK):
+        return f"{address} (address {place + 1} of NIGHTSWEEP_NOTIFY)"
     return f"{address.split('://', 1)[0]}://*** (address {place + 1} of NIGHTSWEEP_NOTIFY)"
 
 
@@ -100,8 +105,8 @@ def shown_all(addresses: Sequence[str]) -> tuple[str, ...]:
 
 
 def cut(text: str, addresses: Sequence[str]) -> str:
-    """Return a library's words with every part of every address cut out of them."""
-    rests = [address.split("://", 1)[-1] for address in addresses]
+    """Return a library's words with every part of every address cut out of them; names of blocks are no secrets."""
+    rests = [address.split("://", 1)[-1] for address in addresses if not address.startswith(BLOCK)]
     parts = {part for rest in rests for part in re.split(r"[/:@?&=,\s]+", rest) if len(part) >= SHORTEST_SECRET}
     for part in sorted(parts, key=len, reverse=True):
         text = text.replace(part, "***")
@@ -176,5 +181,19 @@ def _send_by_block(address: Secret, notice: Notice, *, environ: Mapping[str, str
         )
     except subprocess.TimeoutExpired:
         return f"Prefect did not send it within {BLOCK_PATIENCE:.0f} s"
+    if done.returncode == 0:
+        return None
     said = done.stderr.strip().splitlines()
-    return None if done.returncode == 0 else (said[-1] if said else f"it ended with code {done.returncode}")
+    if not said:
+        return f"it ended with code {done.returncode}"
+    return without_urls(said[-1], but=environ.get("PREFECT_API_URL", ""))
+
+
+def without_urls(text: str, *, but: str) -> str:
+    """Return a block's words without the URLs in them, which mostly hold a token; `but`, Prefect's own, is none."""
+
+    def shown_url(found: re.Match[str]) -> str:
+        url = found[0]
+        return url if but and url.startswith(but) else f"{url.split('://', 1)[0]}://***"
+
+    return re.sub(r"\b[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>)\]]+", shown_url, text)

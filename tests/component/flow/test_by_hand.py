@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+from pydantic import BaseModel, SecretStr, ValidationError
 
 from nightsweep import wiring
 from nightsweep.analysis.telling import trial_notice
@@ -86,4 +87,25 @@ def test_a_notification_block_kept_in_prefect_is_an_address(service: Served) -> 
         failures = Notifier(addresses, send=sender(environ=environ)).tell(trial_notice("spark"))
     assert post.heard == [{"title": "nightsweep on spark can reach you", "message": trial_notice("spark").body}]
     (line,) = failures
-    assert line.startswith("prefect://*** (address 2 of NIGHTSWEEP_NOTIFY): ")
+    assert line.startswith("prefect://custom-webhook/absent (address 2 of NIGHTSWEEP_NOTIFY): ")
+    assert "Unable to find block document named absent for block type custom-webhook" in line
+
+
+class Hook(BaseModel):
+    """A block as far as a failure's words go."""
+
+    url: SecretStr
+
+
+def test_what_a_block_says_tells_what_was_wrong_and_not_where_it_sends_to() -> None:
+    from flows.notify import reason
+
+    url = "https://hooks.example/services/T/B/s3cr3t"
+    hook = Hook(url=SecretStr(url))
+    assert reason(RuntimeError(f"cannot post to {url}: 404"), hook) == "RuntimeError: cannot post to ***: 404"
+    away = reason(httpx.ConnectError("All connection attempts failed"), None)
+    assert "Prefect's server at " in away
+    assert "does not answer" in away
+    with pytest.raises(ValidationError) as invalid:
+        Hook.model_validate({"url": ["s3cr3t"]})
+    assert reason(invalid.value, None) == "ValidationError: url: Input should be a valid string"
