@@ -4,8 +4,8 @@ Successive rounds of racing (O. Maron and A. Moore, NIPS 6, 1994; Even-Dar, Mann
 measured a little, then only those are measured again that may still be the best, until the best is known or the night ends. Two
 things of this field make it cheap. Every config draws the same prompts in the same order, so what a prompt does to acceptance
 falls out of a difference (common random numbers, as blocks). And a rate is acceptance length times the rest, of which the rest is
-nearly exact and acceptance is the same at every concurrency where the data allow that (`nightsweep.analysis.pooled`): so it is
-measured where one window tells most of it, at the highest concurrency.
+nearly exact and acceptance is the same at every concurrency where the data allow that: so it is measured where one window tells
+most of it, at the highest concurrency.
 
 An objective is a weighted geometric mean of rates over concurrency and temperature: a ratio means the same at every concurrency.
 """
@@ -13,66 +13,27 @@ An objective is a weighted geometric mean of rates over concurrency and temperat
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from nightsweep.analysis.distributions import student_below
-from nightsweep.analysis.intervals import Variance, combined, quantile
+from nightsweep.analysis.distributions import student_quantile
+from nightsweep.analysis.racing import Rule, Run, Standing
+from nightsweep.analysis.standings import pooling_p, scores_without, standings
+from nightsweep.plan.opening import Place
+from nightsweep.plan.opening import opening as opening_of
 
-CONFIDENCE = 0.95
-INDIFFERENT = 0.01
-"""Ratio by which the pick may be worse than the best without being a wrong one."""
-BOOT_SPREAD = 0.005
-REST_SPREAD = 0.003
-PRIOR_DF = 2.0
-"""What boots, and step times within one, are taken to differ by until the night shows it; and the weight of that, in degrees."""
-
-Place = tuple[int, float]
-"""Streams and temperature."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """One clean window of a contender.
-
-    Attributes:
-        draw: Which stretch of the seeded prompts it drew; windows of equal place and draw had the same.
-        acceptance: Acceptance length; None for an engine without speculation.
-    """
-
-    config: str
-    boot: int
-    place: Place
-    draw: int
-    rate: float
-    acceptance: float | None
-
-
-@dataclass(frozen=True)
-class Standing:
-    """How one contender stands against the leader.
-
-    Attributes:
-        behind: Logarithm of the leader's objective over its own: 0 for the leader.
-        se, df: Of `behind`.
-        possible: Chance (one-sided) that it is better than the leader by more than the indifference, as the data have it.
-        open: Whether it may still be the best.
-    """
-
-    config: str
-    behind: float
-    se: float
-    df: float
-    possible: float
-    open: bool
-    windows: int
-    boots: int
+UNPOOLED_LEVEL = 0.02
+"""How often acceptance is measured at every place although one number for all concurrencies would have done."""
+MOST_AT_ONCE = 3
+"""Windows of a place in one boot of a round at most: a boot costs as much as several, and a few too many cost less than one."""
+CONFIRMED = 2
+"""Boots of the winner, and of the incumbent, before the decision stands."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """What to measure next: for each config, in one fresh boot, the places in order.
+    """What to measure next: for each config, in one fresh boot, the places in order; one that is twice in it is drawn twice.
 
     Attributes:
         why: For people: what is open, and why this is next.
@@ -82,40 +43,12 @@ class Round:
     why: str
 
 
-@dataclass(frozen=True)
-class Rule:
-    """What is asked.
-
-    Attributes:
-        weights: Of each place; they are divided by their sum.
-        most: Windows of one config at one place at most.
-        incumbent: Config that serves now: it is confirmed beside the winner.
-        pooled: Whether acceptance is taken to be the same at every concurrency of a temperature.
-    """
-
-    weights: Mapping[Place, float]
-    most: int = 12
-    incumbent: str | None = None
-    pooled: bool = True
-    confidence: float = CONFIDENCE
-    indifferent: float = INDIFFERENT
-
-    def share(self, place: Place) -> float:
-        """Return a place's weight as a part of 1."""
-        return self.weights[place] / math.fsum(self.weights.values())
-
-
-@dataclass
-class _Fit:
-    """Least squares of the logarithm of acceptance: one number per config and class, one per block of equal prompts."""
-
-    index: dict[tuple[str, Hashable], int]
-    values: list[float]
-    covariance: list[list[float]] = field(default_factory=list)
-    df: float = 0.0
-
-
 # --- rounds ----------------------------------------------------------------------------------------------------------
+
+
+def opening(rule: Rule) -> tuple[Place, ...]:
+    """Return the places that every config is measured at once; see `nightsweep.plan.opening`."""
+    return opening_of(rule.weights, pooled=rule.pooled)
 
 
 def first_round(configs: Sequence[str], rule: Rule) -> Round:
@@ -127,28 +60,33 @@ def first_round(configs: Sequence[str], rule: Rule) -> Round:
     )
 
 
-def opening(rule: Rule) -> tuple[Place, ...]:
-    """Return the places that tell the objective with the fewest windows; all of them where acceptance is not pooled."""
-    streams = sorted({place[0] for place in rule.weights}, reverse=True)
-    if not rule.pooled:
-        return tuple(sorted(rule.weights, key=lambda place: (-place[0], place[1])))
-    temperatures = sorted({place[1] for place in rule.weights})
-    chosen = [(streams[0], temperature) for temperature in temperatures]
-    for turn, each in enumerate(streams[1:]):
-        chosen.append((each, temperatures[turn % len(temperatures)]))
-    return tuple(chosen)
-
-
 def next_round(runs: Sequence[Run], configs: Sequence[str], rule: Rule) -> Round | None:
     """Return what to measure next; None when the decision stands (or cannot be had with `rule.most` windows a place)."""
     missing = [config for config in configs if not _opened(runs, config, rule)]
     if missing:
         return first_round(missing, rule)
     found = standings(runs, configs, rule)
+    if rule.pooled and (p := pooling_p(runs, rule)) is not None and p < UNPOOLED_LEVEL:
+        return _apart(runs, found, rule, p=p)
     contenders = [one for one in found if one.open]
     if len(contenders) > 1:
         return _again(runs, contenders, found, rule)
-    return _confirmation(runs, found, rule)
+    return _doubted(runs, found, rule) or _confirmation(runs, found, rule)
+
+
+def final_standings(runs: Sequence[Run], configs: Sequence[str], rule: Rule) -> list[Standing]:
+    """Return how the configs stand as `next_round` judges it, the leader first; those that need every place and lack some, last.
+
+    Every config must have been opened.
+    """
+    found = standings(runs, configs, rule)
+    if not rule.pooled or (p := pooling_p(runs, rule)) is None or p >= UNPOOLED_LEVEL:
+        return found
+    apart = replace(rule, pooled=False)
+    known = [one.config for one in found if one.open and _opened(runs, one.config, apart)]
+    if not known:
+        return found
+    return [*standings(runs, known, apart), *(one for one in found if one.config not in known)]
 
 
 def _opened(runs: Sequence[Run], config: str, rule: Rule) -> bool:
@@ -156,28 +94,89 @@ def _opened(runs: Sequence[Run], config: str, rule: Rule) -> bool:
     return all(place in seen for place in opening(rule))
 
 
+def _apart(runs: Sequence[Run], found: Sequence[Standing], rule: Rule, *, p: float) -> Round | None:
+    """Return the next round where configs differ from each other otherwise at other concurrencies: every place is measured."""
+    apart = replace(rule, pooled=False)
+    contenders = [one.config for one in found if one.open]
+    missing = {
+        config: tuple(
+            place for place in opening(apart) if not any((r.config, r.place) == (config, place) for r in runs)
+        )
+        for config in contenders
+    }
+    missing = {config: places for config, places in missing.items() if places}
+    if missing:
+        why = f"acceptance differs between concurrencies in another way from config to config (p={p:.3f})"
+        return Round(missing, f"{why}: {len(missing)} configs are measured where they were not yet")
+    return next_round(runs, contenders, apart)
+
+
 def _again(runs: Sequence[Run], contenders: Sequence[Standing], found: Sequence[Standing], rule: Rule) -> Round | None:
-    places = _telling(runs, [one.config for one in contenders], rule)
+    leader, *others = contenders
+    closest = min(others, key=lambda one: one.behind)
+    times = _times(runs, leader, closest, rule)
+    places = _telling(runs, [one.config for one in contenders], rule, times=times)
     if not places:
         return None
-    closest = min((one for one in contenders if one.behind > 0 or one is not contenders[0]), key=lambda one: one.behind)
-    why = (
-        f"{len(contenders)} of {len(found)} configs may still be the best: {contenders[0].config} leads "
-        f"{closest.config} by {100 * (math.exp(closest.behind) - 1):.1f}%, known to "
-        f"{100 * quantile(rule.confidence, closest.df) * closest.se:.1f}%; measured again where a window tells most"
+    return Round(
+        places, f"{len(contenders)} of {len(found)} configs may still be the best: {_led(leader, closest, rule)}"
     )
-    return Round({one.config: places for one in contenders}, why)
 
 
-def _telling(runs: Sequence[Run], configs: Sequence[str], rule: Rule) -> tuple[Place, ...]:
+def _led(leader: Standing, closest: Standing, rule: Rule) -> str:
+    ahead = 100 * math.expm1(closest.behind)
+    if not math.isfinite(closest.se):
+        return (
+            f"{leader.config} leads {closest.config} by {ahead:.1f}%, and one window does not tell how far that is luck"
+        )
+    known = 100 * closest.within(rule.confidence)
+    led = f"{leader.config} leads {closest.config} by {ahead:.1f}%, known to {known:.1f}%"
+    return f"{led}; measured again where a window tells most"
+
+
+def _times(runs: Sequence[Run], leader: Standing, closest: Standing, rule: Rule) -> int:
+    """Return how many windows of a place to draw in one boot: what would tell the two apart, if their difference stays."""
+    needed = closest.behind + math.log1p(rule.indifferent)
+    if not math.isfinite(closest.se):
+        return 1
+    reach = student_quantile(closest.df, rule.confidence) * closest.se
+    top = max(place[0] for place in rule.weights)
+    have = max(Counter(run.place for run in runs if run.config == leader.config and run.place[0] == top).values())
+    return max(1, min(MOST_AT_ONCE, math.ceil(have * ((reach / needed) ** 2 - 1))))
+
+
+def _telling(runs: Sequence[Run], configs: Sequence[str], rule: Rule, *, times: int) -> dict[str, tuple[Place, ...]]:
     """Return the places of a further round: by pooled acceptance the highest concurrency alone, else all of them."""
-    counts: dict[Place, int] = defaultdict(int)
-    for run in runs:
-        if run.config == configs[0]:
-            counts[run.place] += 1
+    counts = Counter((run.config, run.place) for run in runs)
     top = max(place[0] for place in rule.weights)
     wanted = [place for place in opening(rule) if not rule.pooled or place[0] == top]
-    return tuple(place for place in wanted if counts[place] < rule.most)
+    places = {
+        config: tuple(p for turn in range(times) for p in wanted if counts[config, p] + turn < rule.most)
+        for config in configs
+    }
+    return {config: found for config, found in places.items() if found}
+
+
+# --- before it stands ------------------------------------------------------------------------------------------------
+
+
+def _doubted(runs: Sequence[Run], found: Sequence[Standing], rule: Rule) -> Round | None:
+    """Return a round for single runs that carry the decision: without one of them another config would lead."""
+    configs = [one.config for one in found]
+    leader = configs[0]
+    counts = Counter((run.config, run.place) for run in runs)
+    alone = [run for run in runs if counts[run.config, run.place] == 1 < rule.most]
+    asked: dict[str, dict[Place, None]] = {}
+    for run, scores in scores_without(alone, runs, configs, rule):
+        for other in configs[1:]:
+            if run.config in (leader, other) and scores[other] > scores[leader]:
+                for config in (leader, other):
+                    asked.setdefault(config, {}).setdefault(run.place)
+    if not asked:
+        return None
+    places = {config: tuple(wanted) for config, wanted in asked.items()}
+    where = ", ".join(sorted({f"c={p[0]} T={p[1]:g}" for wanted in places.values() for p in wanted}))
+    return Round(places, f"{leader} leads by a single run at {where}: measured again, as it would change the decision")
 
 
 def _confirmation(runs: Sequence[Run], found: Sequence[Standing], rule: Rule) -> Round | None:
@@ -185,164 +184,8 @@ def _confirmation(runs: Sequence[Run], found: Sequence[Standing], rule: Rule) ->
     winner = found[0].config
     pair = [winner, *([rule.incumbent] if rule.incumbent not in (None, winner) else [])]
     boots = {one.config: one.boots for one in found}
-    if all(boots.get(config, 0) >= 2 for config in pair):
+    if all(boots.get(str(config), 0) >= CONFIRMED for config in pair):
         return None
-    places = _telling(runs, pair, rule)
+    places = _telling(runs, [str(config) for config in pair], rule, times=1)
     names = " and ".join(str(name) for name in pair)
-    return Round({str(name): places for name in pair}, f"{names} confirmed by a fresh boot") if places else None
-
-
-# --- standings -------------------------------------------------------------------------------------------------------
-
-
-def standings(runs: Sequence[Run], configs: Sequence[str], rule: Rule) -> list[Standing]:
-    """Return how the configs stand, the leader first. Every config must have been opened."""
-    fit = _acceptance(runs, rule)
-    rest = _rest(runs, rule)
-    scores = {config: _score(fit, config, rule) + rest.score(config) for config in configs}
-    order = sorted(configs, key=lambda config: -scores[config])
-    leader = order[0]
-    counts, boots = _counts(runs)
-    found = []
-    for config in order:
-        behind = scores[leader] - scores[config]
-        parts = [Variance(_contrast(fit, leader, config, rule), fit.df), *rest.parts(leader, config)]
-        se, df = combined(parts)
-        possible = 1.0 if config == leader else _beyond(-behind - math.log1p(rule.indifferent), se, df)
-        stays = config == leader or possible > 1 - rule.confidence
-        found.append(Standing(config, behind, se, df, possible, stays, counts[config], boots[config]))
-    return found
-
-
-def _counts(runs: Sequence[Run]) -> tuple[dict[str, int], dict[str, int]]:
-    windows: dict[str, int] = defaultdict(int)
-    boots: dict[str, set[int]] = defaultdict(set)
-    for run in runs:
-        windows[run.config] += 1
-        boots[run.config].add(run.boot)
-    return windows, {config: len(seen) for config, seen in boots.items()}
-
-
-def _beyond(distance: float, se: float, df: float) -> float:
-    """Return the chance that a value of this mean and standard error is above 0."""
-    if se == 0:
-        return float(distance > 0)
-    return student_below(df, distance / se)
-
-
-def _class(place: Place, rule: Rule) -> Hashable:
-    return place[1] if rule.pooled else place
-
-
-def _acceptance(runs: Sequence[Run], rule: Rule) -> _Fit:
-    import numpy as np
-
-    used = [(run, run.acceptance) for run in runs if run.acceptance is not None]
-    index: dict[tuple[str, Hashable], int] = {}
-    blocks: dict[tuple[Place, int], int] = {}
-    for run, _ in used:
-        index.setdefault((run.config, _class(run.place, rule)), len(index))
-        blocks.setdefault((run.place, run.draw), len(blocks))
-    if not used:
-        return _Fit({}, [])
-    design = np.zeros((len(used), len(index) + len(blocks)))
-    for row, (run, _) in enumerate(used):
-        design[row, index[run.config, _class(run.place, rule)]] = 1
-        design[row, len(index) + blocks[run.place, run.draw]] = 1
-    values = np.log([acceptance for _, acceptance in used])
-    weights = np.array([run.place[0] for run, _ in used], dtype=float)
-    information = np.linalg.pinv(design.T @ (weights[:, None] * design))
-    solution = information @ (design.T @ (weights * values))
-    residual = values - design @ solution
-    df = len(used) - int(np.linalg.matrix_rank(design))
-    variance = float(weights @ residual**2) / df if df > 0 else math.inf
-    n = len(index)
-    return _Fit(index, solution[:n].tolist(), (variance * information[:n, :n]).tolist(), float(df))
-
-
-def _shares(fit: _Fit, config: str, rule: Rule) -> dict[int, float]:
-    shares: dict[int, float] = defaultdict(float)
-    for place in rule.weights:
-        at = fit.index.get((config, _class(place, rule)))
-        if at is not None:
-            shares[at] += rule.share(place)
-    return shares
-
-
-def _score(fit: _Fit, config: str, rule: Rule) -> float:
-    return math.fsum(share * fit.values[at] for at, share in _shares(fit, config, rule).items())
-
-
-def _contrast(fit: _Fit, one: str, other: str, rule: Rule) -> float:
-    shares = defaultdict(float, _shares(fit, one, rule))
-    for at, share in _shares(fit, other, rule).items():
-        shares[at] -= share
-    return math.fsum(
-        left * right * fit.covariance[i][j]
-        for i, left in shares.items()
-        for j, right in shares.items()
-        if left and right
-    )
-
-
-@dataclass
-class _Rest:
-    """The rest of the rate (streams by step time), by config and concurrency, with what it scatters by."""
-
-    means: dict[tuple[str, int], float]
-    counts: dict[tuple[str, int], int]
-    boots: dict[str, int]
-    shares: dict[int, float]
-    between: Variance
-    within: Variance
-
-    def score(self, config: str) -> float:
-        return math.fsum(share * self.means[config, streams] for streams, share in self.shares.items())
-
-    def parts(self, one: str, other: str) -> list[Variance]:
-        if one == other:
-            return []
-        boots = 1 / self.boots[one] + 1 / self.boots[other]
-        windows = math.fsum(
-            share * share * (1 / self.counts[one, streams] + 1 / self.counts[other, streams])
-            for streams, share in self.shares.items()
-        )
-        return [
-            Variance(self.between.value * boots, self.between.df),
-            Variance(self.within.value * windows, self.within.df),
-        ]
-
-
-def _rest(runs: Sequence[Run], rule: Rule) -> _Rest:
-    cells: dict[tuple[str, int], list[tuple[int, float]]] = defaultdict(list)
-    shares: dict[int, float] = defaultdict(float)
-    for place in rule.weights:
-        shares[place[0]] += rule.share(place)
-    for run in runs:
-        cells[run.config, run.place[0]].append((run.boot, math.log(run.rate / (run.acceptance or 1.0))))
-    means = {key: math.fsum(value for _, value in group) / len(group) for key, group in cells.items()}
-    effects: dict[tuple[str, int], list[float]] = defaultdict(list)
-    for key, group in cells.items():
-        for boot, value in group:
-            effects[key[0], boot].append(value - means[key])
-    boots: dict[str, list[float]] = defaultdict(list)
-    inside, free = 0.0, 0.0
-    for (config, _), found in effects.items():
-        middle = math.fsum(found) / len(found)
-        boots[config].append(middle)
-        inside += math.fsum((value - middle) ** 2 for value in found)
-    free = sum(len(group) - 1 for group in cells.values()) - sum(len(known) - 1 for known in boots.values())
-    between = math.fsum(math.fsum(e * e for e in known) for known in boots.values() if len(known) > 1)
-    seen = sum(len(known) - 1 for known in boots.values())
-    return _Rest(
-        means,
-        {key: len(group) for key, group in cells.items()},
-        {config: len(known) for config, known in boots.items()},
-        dict(shares),
-        _with_prior(between, seen, BOOT_SPREAD),
-        _with_prior(inside, max(free, 0), REST_SPREAD),
-    )
-
-
-def _with_prior(squares: float, df: float, spread: float) -> Variance:
-    return Variance((squares + PRIOR_DF * spread * spread) / (df + PRIOR_DF), df + PRIOR_DF)
+    return Round(places, f"{names} confirmed by a fresh boot") if places else None
