@@ -74,6 +74,7 @@ def _progress(
     boots: Sequence[BootRow],
 ) -> ConfigProgress:
     probe = plan.probe
+    windows = [row for row in windows if row.repeat < probe.repeats]  # they may have been lowered since
     clean = {(row.concurrency, row.temperature, row.repeat) for row in windows if not row.flags}
     tries: defaultdict[tuple[object, ...], int] = defaultdict(int)
     for row in windows:

@@ -27,6 +27,10 @@ HOW = {
     "pause": f"will pause after its current window; {THEN}",
 }
 
+BECOMES = {"finish": "cancelled", "drop": "cancelled", "pause": "paused"}
+"""What a sweep is that stopped as it was asked to: asking for it again changes nothing, and is no fault."""
+KEEPS_OFF = "; `nightsweep pause {sweep}` keeps a schedule from starting it again"
+
 
 def ask_to_stop(sweep: str, *, wish: str, wait: bool) -> int:
     """Ask a sweep to stop and say what comes of it; return the exit code."""
@@ -34,11 +38,9 @@ def ask_to_stop(sweep: str, *, wish: str, wait: bool) -> int:
     with wiring.open_queries(chosen) as queries:
         row = _find(chosen, queries, sweep)
         if row.state != "running":
-            click.echo(_not_running(chosen, row, wish=wish))
-            return 0
+            return _not_running(chosen, row, wish=wish)
         if wiring.is_dead(row.owner):
-            click.echo(_killed(chosen, row, wish=wish))
-            return 0
+            return _killed(chosen, row, wish=wish)
         known = set(queries.events(row.sweep_id, limit=EVENTS_READ))
         with wiring.open_store(chosen) as store:
             store.wish_stop(row.sweep_id, wish=wish)
@@ -64,24 +66,37 @@ def _named(row: SweepRow) -> str:
     return f"sweep {row.sweep_id} ({row.name})"
 
 
-def _not_running(chosen: Settings, row: SweepRow, *, wish: str) -> str:
+def _not_running(chosen: Settings, row: SweepRow, *, wish: str) -> int:
+    """Say of a sweep that does not run what it is: fine where that is what was asked for, else an error."""
     if wish == "pause":
         with wiring.open_store(chosen) as store:
             paused = store.pause_idle(row.sweep_id)
         if paused:
-            return f"{_named(row)} did not run; it is paused now: no schedule starts it until `nightsweep resume {row.sweep_id}`"
-    return f"{_named(row)} is not running: it is {row.state}"
+            until = f"no schedule starts it until `nightsweep resume {row.sweep_id}`"
+            click.echo(f"{_named(row)} did not run; it is paused now: {until}")
+            return 0
+    if row.state == BECOMES[wish]:
+        click.echo(f"{_named(row)} is {row.state} already")
+        return 0
+    keeps_off = "" if row.state in ("done", "paused", "cancelled") else KEEPS_OFF.format(sweep=row.sweep_id)
+    click.echo(f"{_named(row)} is not running: it is {row.state}{keeps_off}", err=True)
+    return EXIT_FAILED
 
 
-def _killed(chosen: Settings, row: SweepRow, *, wish: str) -> str:
+def _killed(chosen: Settings, row: SweepRow, *, wish: str) -> int:
     said = f"{_named(row)} does not run any more, its process was killed: nothing is left to stop"
     if wish != "pause":
-        return f"{said}; `nightsweep resume {row.sweep_id}` goes on with it"
+        resume = (
+            f"`nightsweep resume {row.sweep_id}` goes on with it, `nightsweep restore` brings back what it took down"
+        )
+        click.echo(f"{said}; {resume}", err=True)
+        return EXIT_FAILED
     with wiring.open_store(
         chosen
     ) as store:  # outlives the dead holder: whoever takes the sweep up next pauses it at once
         store.wish_stop(row.sweep_id, wish=wish)
-    return f"{said}; the next start pauses it at once"
+    click.echo(f"{said}; the next start pauses it at once")
+    return 0
 
 
 def _watch(queries: Queries, sweep_id: int, *, known: set[Event]) -> int:

@@ -64,7 +64,11 @@ def _newest(queries: Queries) -> SweepRow:
     """Return the sweep that ran last (raises NotFound)."""
     rows = [row for row in queries.sweeps(limit=200) if row.started is not None]
     if not rows:
-        raise NotFound(what="a sweep that ran", hint="`nightsweep run FILE` makes one")
+        hint = (
+            "nothing was measured under this NIGHTSWEEP_HOME yet: `nightsweep demo` shows a night in two minutes, "
+            "`nightsweep run FILE` makes one"
+        )
+        raise NotFound(what="a sweep that ran", hint=hint)
     return max(rows, key=lambda row: (row.state == "running", row.ended or row.started, row.sweep_id))
 
 

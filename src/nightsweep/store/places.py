@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nightsweep.plan.words import DECODE
+from nightsweep.plan.words import CONTROL_ROUND, DECODE
 from nightsweep.store.schema import cells, prefills, reused_prefills, reused_windows, sweeps, windows
 
 _NOWHERE = sa.cast(sa.null(), sa.BigInteger).label("reused_from")
@@ -47,12 +47,18 @@ def prefill_places(sweep: int | None) -> sa.Subquery:
     return own.where(prefills.c.sweep_id == sweep).union_all(taken).subquery("places")
 
 
+def planned(repeat: sa.Column[int]) -> sa.ColumnElement[bool]:
+    """Return whether a repeat is one that the plan of a row of `sweeps` asks for now: its repeats may have been lowered since."""
+    asked = sweeps.c.plan[("probe", "repeats")].as_integer()
+    return sa.or_(asked.is_(None), repeat < asked, repeat >= CONTROL_ROUND)
+
+
 def reused_of_sweep() -> sa.ScalarSelect[int]:
     """Return the number of decode windows that a row of `sweeps` took over."""
     return (
         sa.select(sa.func.count())
         .select_from(reused_windows.join(cells, cells.c.id == reused_windows.c.cell_id))
-        .where(cells.c.sweep_id == sweeps.c.id, cells.c.kind == DECODE)
+        .where(cells.c.sweep_id == sweeps.c.id, cells.c.kind == DECODE, planned(reused_windows.c.repeat))
         .scalar_subquery()
     )
 

@@ -11,7 +11,7 @@ from nightsweep.analysis.values import Filters
 from nightsweep.plan.words import DECODE
 from nightsweep.store.columns import NOW
 from nightsweep.store.filters import of_cell, of_config, of_place, of_time
-from nightsweep.store.places import prefill_places, reused_of_sweep, reused_sources, window_places
+from nightsweep.store.places import planned, prefill_places, reused_of_sweep, reused_sources, window_places
 from nightsweep.store.schema import (
     boots,
     boxes,
@@ -154,7 +154,7 @@ def sweeps_matching(filters: Filters) -> sa.Select[Any]:
         sa.case((over, sa.literal("interrupted")), else_=sweeps.c.state).label("state_now"),
         boxes.c.name.label("box"),
         boxes.c.simulated,
-        (_windows_of_sweep(windows.c.clean) + reused_of_sweep()).label("repeats_clean"),
+        (_windows_of_sweep(windows.c.clean & planned(windows.c.repeat)) + reused_of_sweep()).label("repeats_clean"),
         reused_sources().label("reused"),
         _windows_of_sweep(~windows.c.clean).label("windows_flagged"),
         _count(boots, boots.c.sweep_id, boots.c.state == "failed").label("boots_failed"),

@@ -197,7 +197,7 @@ def box_of(plan: SweepPlan, tools: Tools) -> BoxFacts:
 def _night(run: _Run) -> tuple[str, str]:
     """Take production down, sweep, bring it back; return the sweep's state and a note."""
     stored = run.tools.store.stored(run.sweep_id)
-    run.done = clean_count(stored)
+    run.done = clean_count(run.plan, stored)
     run.say("start", f"sweep {run.sweep_id}: {run.done} of {slots(run.plan)} windows are stored")
     left = left_of(run.plan, stored)
     stop_leftovers(run.tools, run.plan, box=run.box.name, sweep_id=run.sweep_id)
@@ -219,7 +219,7 @@ def _night(run: _Run) -> tuple[str, str]:
         except StopWanted as stop:
             run.ended = ending = (stop.state, stop.note)
             run.tools.store.event("sweep_stopping", stop.note, sweep_id=run.sweep_id)
-    run.say("stop", "the engine is stopped")
+    run.say("stop", f"{ending[0]}: no engine runs any more")
     return ending[0], "; ".join(filter(None, (ending[1], _told_if_late(run))))
 
 
@@ -370,9 +370,10 @@ def left_of(plan: SweepPlan, stored: Stored) -> tuple[BootTask, ...]:
     )
 
 
-def clean_count(stored: Stored) -> int:
-    """Return how many repeats have a clean window."""
-    return sum(clean for clean, _ in stored.windows.values())
+def clean_count(plan: SweepPlan, stored: Stored) -> int:
+    """Return how many of the planned repeats have a clean window; the plan's repeats may have been lowered since."""
+    asked = plan.probe.repeats
+    return sum(clean for key, (clean, _) in stored.windows.items() if key[3] < asked or key[3] >= CONTROL_ROUND)
 
 
 def _release_after(run: _Run, error: BaseException) -> None:
@@ -392,7 +393,7 @@ def _outcome(run: _Run, state: str, note: str) -> Outcome:
         sweep_id=run.sweep_id,
         state=state,
         note=note,
-        windows_done=clean_count(stored),
+        windows_done=clean_count(run.plan, stored),
         windows_planned=slots(run.plan),
         windows_left=left,
         problems=tuple(run.problems),

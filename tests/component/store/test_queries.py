@@ -297,6 +297,18 @@ def test_more_repeats_in_the_file_are_more_repeats_planned(store: PostgresStore,
     assert (text, document["probe"]["repeats"]) == ("name: night # more\n", 5)
 
 
+def test_repeats_that_were_lowered_again_are_counted_as_they_are_planned_now(
+    store: PostgresStore, queries: Queries
+) -> None:
+    night = a_night(store, a_plan(repeats=3))
+    for index in range(3):
+        night.keep(index=index)
+    assert queries.sweep_of("night").repeats_clean == 3
+    store.open_sweep(a_plan(repeats=1), box_id=night.box_id, file_text="")
+    row = queries.sweep_of("night")
+    assert (row.repeats_clean, row.repeats_planned) == (1, 4)
+
+
 def test_a_sweep_whose_holder_died_is_not_called_running(night: Night, engine: sa.Engine, queries: Queries) -> None:
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE sweeps SET lease_until = now() - interval '1 second'"))

@@ -26,9 +26,9 @@ def call(bench: Bench, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-unty
     for name, value in bench.environ.items():
         monkeypatch.setenv(name, value)
 
-    def said(*words: str) -> str:
+    def said(*words: str, code: int = 0) -> str:
         answer = CliRunner().invoke(root, list(words))
-        assert answer.exit_code == 0, answer.output
+        assert answer.exit_code == code, answer.output
         return answer.output
 
     return said
@@ -51,6 +51,7 @@ def test_a_dropped_window_is_not_waited_for_and_is_no_measurement(bench: Bench, 
     assert bench.windows() == []
     assert [boot.state for boot in bench.boots()] == ["stopped"]
     assert bench.engines() == []
+    assert "is cancelled already" in call("cancel", "night")
 
 
 def test_a_paused_sweep_keeps_its_window_and_waits_for_a_person(bench: Bench, call) -> None:  # type: ignore[no-untyped-def]
@@ -60,8 +61,8 @@ def test_a_paused_sweep_keeps_its_window_and_waits_for_a_person(bench: Bench, ca
         assert run.end(seconds=10) == 3, run.said
     assert 0 < len(bench.windows()) < 5
     assert all(not window.flags for window in bench.windows())
-    assert "is not running: it is paused" in call("pause", "night")
-    assert "is not running: it is paused" in call("cancel", "1", "--drop")
+    assert "is paused already" in call("pause", "night")
+    assert "is not running: it is paused" in call("cancel", "1", "--drop", code=1)
     assert "its schedule goes on with it" in call("resume", "night", "--lift")
     assert bench.sweep().state == "partial"
     assert "is not paused: it is partial" in call("resume", "night", "--lift")
@@ -71,4 +72,4 @@ def test_a_paused_sweep_keeps_its_window_and_waits_for_a_person(bench: Bench, ca
         assert resumed.end(seconds=40) == 0, resumed.said
     assert bench.sweep().state == "done"
     assert len(bench.windows()) == 5
-    assert "is not running: it is done" in call("pause", "night")
+    assert "is not running: it is done" in call("pause", "night", code=1)

@@ -14,6 +14,13 @@ def test_what_is_left_is_the_plan_less_the_clean_repeats() -> None:
     assert (mtp.prefills_planned, mtp.prefills_clean) == (3, 1)
 
 
+def test_repeats_that_are_not_asked_for_any_more_count_for_nothing() -> None:
+    windows = [a_window(window_id=n, repeat=n) for n in range(1, 9)]
+    windows += [a_window(window_id=n, repeat=5, attempt=n, flags=("underfilled",)) for n in (10, 11, 12)]
+    (mtp,) = progress_of(a_plan(), windows=windows, prefills=[], boots=[])
+    assert (mtp.planned, mtp.clean, mtp.given_up, mtp.left) == (6, 2, 0, 4)
+
+
 def test_a_repeat_that_was_measured_again_counts_once() -> None:
     windows = [a_window(window_id=1, flags=("underfilled",)), a_window(window_id=2, attempt=2)]
     (mtp,) = progress_of(a_plan(), windows=windows, prefills=[], boots=[])

@@ -69,7 +69,8 @@ def test_a_wrong_date_an_absent_folder_and_an_empty_store_say_what_to_do(tmp_pat
     assert "No such file or directory" in nowhere.stderr
     nothing = call(summary, queries=FakeQueries())
     assert isinstance(nothing.exception, NotFound)
-    assert "nightsweep run FILE" in str(nothing.exception)
+    assert "`nightsweep demo` shows a night" in str(nothing.exception)
+    assert "`nightsweep run FILE` makes one" in str(nothing.exception)
 
 
 def test_addresses_are_parted_by_blanks_or_commas_and_may_hold_commas_themselves() -> None:

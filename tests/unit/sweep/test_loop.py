@@ -55,6 +55,14 @@ def test_raised_repeats_extend_the_same_sweep() -> None:
     assert len(world.store.windows) == 4
 
 
+def test_lowered_repeats_count_what_is_planned_now() -> None:
+    world = World()
+    assert world.play(a_plan(repeats=3)).windows_done == 6
+    outcome = world.play(a_plan(repeats=1))
+    assert (outcome.windows_done, outcome.windows_planned, outcome.windows_left) == (2, 2, 0)
+    assert len(world.store.windows) == 6, "nothing is lost"
+
+
 def test_a_config_that_will_not_boot_is_a_result_and_the_next_one_is_measured() -> None:
     bad = a_config("bad", k=9)
 
