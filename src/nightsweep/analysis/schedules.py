@@ -70,14 +70,15 @@ def _row(row: Scheduled, *, now: datetime, left: Left | None, with_left: bool) -
     ]
     if with_left:
         values.append(left_said(left))
-    mark = "running" if row.under_way else "failed" if row.night is not None and row.night.state == "failed" else ""
+    failed = row.lost or (row.night is not None and row.night.state == "failed")
+    mark = "failed" if failed else "running" if row.under_way else ""
     return Row(tuple(values), mark=mark)
 
 
 def next_said(row: Scheduled, *, now: datetime) -> str:
     """Return when it starts next, in the schedule's own zone; or what is the case now."""
     if row.under_way:
-        return "runs now"
+        return "its run is gone: `nightsweep serve` sees to it" if row.lost else "runs now"
     if row.paused:
         return "paused"
     if row.queued:
@@ -128,6 +129,7 @@ def schedule_document(row: Scheduled, *, now: datetime) -> dict[str, Any]:
         "night_start": None if night is None else night.start.isoformat(),
         "night_state": None if night is None else night.state,
         "night_note": None if night is None else night.note,
+        "run_is_gone": row.lost,
         "sweep_id": None if night is None else night.sweep_id,
         "prefect_run": None if night is None else night.prefect_run,
     }

@@ -159,7 +159,7 @@ def _act(chosen: Settings, schedules: Schedules, target: str, action: str) -> No
     row = _find(schedules.all(chosen.box), target, box=chosen.box)
     if action == "remove":
         schedules.remove(row.id)
-        goes_on = "; its run goes on (`nightsweep cancel` ends it)" if row.under_way else ""
+        goes_on = "; its run goes on (`nightsweep cancel` ends it)" if row.under_way and not row.lost else ""
         click.echo(f"schedule {row.name} is removed{goes_on}; what it measured stays")
     elif action == "now":
         _start_once(chosen, schedules, row)
@@ -173,7 +173,9 @@ def _start_once(chosen: Settings, schedules: Schedules, row: Scheduled) -> None:
         raise StillPaused(name=row.name)
     _refuse_paused_sweep(chosen, _plan_of(row))
     if row.under_way:
-        click.echo(f"schedule {row.name} runs already: `nightsweep status` shows how far it is")
+        gone = "has a run that is gone: `nightsweep serve` sees to it, and starts it again while its night lasts"
+        runs = "runs already: `nightsweep status` shows how far it is"
+        click.echo(f"schedule {row.name} {gone if row.lost else runs}")
         return
     schedules.start_once(row.id, at=datetime.now(UTC))
     _tell(chosen, _find(schedules.all(chosen.box), row.name, box=chosen.box), done="to be started once")

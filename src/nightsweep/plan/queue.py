@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from nightsweep.plan.model import Schedule
@@ -63,6 +63,7 @@ class Scheduled:
         since: No start before this moment is owed: the schedule was made, or its cron or zone changed, then.
         once_at: The last start that was asked for by hand.
         night: The last night on record; None before the first.
+        lost: Whether the run that is on record has ended or died, and the service has not seen that yet: it may be down.
     """
 
     id: int
@@ -76,6 +77,7 @@ class Scheduled:
     since: datetime
     once_at: datetime | None = None
     night: Night | None = None
+    lost: bool = field(default=False, compare=False)
 
     @property
     def under_way(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -51,7 +52,7 @@ class Schedules:
     def all(self, box: str) -> tuple[Scheduled, ...]:
         """Return the schedules of a box, by name."""
         wanted = sa.select(schedules).where(schedules.c.box == box).order_by(schedules.c.name)
-        return self._do.run(lambda c: tuple(_scheduled(row) for row in c.execute(wanted)))
+        return self._do.run(lambda c: tuple(_seen(c, _scheduled(row)) for row in c.execute(wanted).all()))
 
     def put(
         self,
@@ -174,6 +175,14 @@ def _scheduled(row: Any) -> Scheduled:
         once_at=row.once_at,
         night=night,
     )
+
+
+def _seen(connection: sa.Connection, row: Scheduled) -> Scheduled:
+    """Return a schedule with what became of a run that is under way by its record."""
+    if row.night is None or row.night.prefect_run is None or not row.under_way:
+        return row
+    carried = _carried(connection, row.night.prefect_run)
+    return replace(row, lost=carried is not None and not carried.live)
 
 
 def _night_values(night: Night) -> dict[str, Any]:

@@ -125,6 +125,19 @@ def test_a_holder_that_is_dead_or_whose_lease_ran_out_elsewhere_holds_no_box(
     assert schedules.taken_by("box-b") is None
 
 
+def test_a_run_whose_process_was_killed_or_has_ended_unseen_is_lost(schedules: Schedules, store: PostgresStore) -> None:
+    made = put(schedules)
+    assert schedules.move(made, Night(EVENING, queue.RUNNING, prefect_run="run-1"), at=EVENING)
+    assert [row.lost for row in schedules.all("box-a")] == [False], "nothing has claimed its sweep yet"
+    lease = claimed(store, owner=new_owner())
+    assert [row.lost for row in schedules.all("box-a")] == [False]
+    store.release(lease, state="partial", note="interrupted: test")
+    assert [row.lost for row in schedules.all("box-a")] == [True]
+    host, _, start, word = new_owner().split(":")
+    claimed(store, owner=f"{host}:{2**22 + 1}:{start}:{word}")
+    assert [row.lost for row in schedules.all("box-a")] == [True]
+
+
 def test_what_was_stored_since_it_was_taken_up_makes_a_run_fruitful(schedules: Schedules, store: PostgresStore) -> None:
     lease = claimed(store, owner=new_owner())
     plan = a_plan()

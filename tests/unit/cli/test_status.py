@@ -162,6 +162,17 @@ def test_the_queue_is_shown_in_the_order_that_schedules_get_the_box() -> None:
     assert [each["name"] for each in document["schedules"]] == shown
 
 
+def test_a_run_of_a_schedule_that_is_gone_is_not_said_to_run() -> None:
+    when = Schedule(cron="30 22 * * *", timezone="Europe/Amsterdam", until="07:00")
+    night = Night(EVENING, "running", prefect_run="run-1")
+    row = Scheduled(1, "bench", "dead", when, "", "f.yaml", None, False, EVENING, night=night, lost=True)
+    (line,) = [line for line in call(status, schedules=[row]).output.splitlines() if line.startswith("dead")]
+    assert "its run is gone: `nightsweep serve` sees to it" in line
+    assert "runs now" not in line
+    (document,) = json_of(call(status, "--json", schedules=[row]))["schedules"]
+    assert document["run_is_gone"] is True
+
+
 def test_a_wish_to_stop_is_shown_until_it_is_obeyed() -> None:
     row = a_sweep(name="n", state="running", phase="window 2 of mtp", ended=None, stop_wish="pause")
     lines = call(status, "n", queries=FakeQueries(sweep_rows=[row])).output.splitlines()
