@@ -52,6 +52,16 @@ class InvalidPlan(PlanError):
         super().__init__(**facts)
 
 
+class InvalidImport(PlanError):
+    """Files of another tool that cannot be taken over. `problems` is a tuple of readable lines; nothing was stored."""
+
+    summary = "nothing was imported:\n{listing}"
+
+    def __init__(self, **facts: Any) -> None:
+        facts.setdefault("listing", "\n".join(str(p) for p in facts.get("problems", ())))
+        super().__init__(**facts)
+
+
 class UnknownEngine(PlanError):
     """The plan names an engine kind that the product does not know."""
 
@@ -191,7 +201,9 @@ class BoxBusy(HostError):
         facts.setdefault("who", holder_said(str(facts.get("owner"))))
         if sweep is None:
             facts.setdefault("what", "a sweep of another home")
-            facts.setdefault("remedy", "wait for its end, or end it with `nightsweep cancel` under its own NIGHTSWEEP_HOME")
+            facts.setdefault(
+                "remedy", "wait for its end, or end it with `nightsweep cancel` under its own NIGHTSWEEP_HOME"
+            )
         else:
             facts.setdefault("what", f"sweep {sweep} ({facts.get('name')})")
             facts.setdefault("remedy", f"`nightsweep status {sweep}` shows it, `nightsweep cancel {sweep}` ends it")

@@ -48,6 +48,7 @@ class Asked(TypedDict, total=False):
     Keys:
         where: Conditions on any key of the config: "num_speculative_tokens>=5", "args.max-num-seqs=16". One or several.
         concurrency, temperature: Numbers, or one.
+        imported: Only what was imported from other tools, or (False) only what was measured here.
         since, before: An age ("30d"), a date, or a datetime.
     """
 
@@ -60,6 +61,7 @@ class Asked(TypedDict, total=False):
     image: str
     since: str | datetime
     before: str | datetime
+    imported: bool
 
 
 @contextlib.contextmanager
@@ -173,6 +175,7 @@ class Notebook:
             image=asked.get("image"),
             since=_moment(asked.get("since"), "since"),
             before=_moment(asked.get("before"), "before"),
+            imported=asked.get("imported"),
             with_flagged="yes",
         )
 
@@ -191,7 +194,7 @@ def _window(row: WindowRow) -> documents.Document:
         "repeat",
         "attempt",
     )
-    told = ("flags", "notes", "conditions", "box", "simulated")
+    told = ("flags", "notes", "conditions", "box", "simulated", "source")
     positions = None if row.positions is None else list(row.positions)
     return {
         **{name: document[name] for name in names},

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nightsweep.service.doctor_checks import DoctorSources
     from nightsweep.store.decisions import Decisions
     from nightsweep.store.embedded import EmbeddedPostgres
+    from nightsweep.store.imports import Imports
     from nightsweep.store.postgres import PostgresStore
     from nightsweep.store.queries import Queries
     from nightsweep.store.schedules import Schedules
@@ -163,6 +164,15 @@ def open_decisions(chosen: Settings) -> Iterator[Decisions]:
     revive = cluster(chosen).ensure if chosen.database_url is None else None
     with open_database(chosen) as engine:
         yield Decisions(engine, patience=Seconds(5.0), revive=revive)
+
+
+@contextlib.contextmanager
+def open_imports(chosen: Settings) -> Iterator[Imports]:
+    """Yield what keeps imported files in this machine's store."""
+    from nightsweep.store.imports import Imports
+
+    with open_database(chosen) as engine:
+        yield Imports(engine)
 
 
 def prompts_hash(name: str) -> str:

@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from nightsweep.plan.words import UNKNOWN_TEMPERATURE
+
 _WHERE = re.compile(r"^\s*([A-Za-z_][\w.\-]*)\s*(>=|<=|!=|==|=|>|<)\s*(.*?)\s*$", re.DOTALL)
 _AGE = re.compile(r"^(\d+(?:\.\d+)?)\s*(m|h|d|w)$")
 _AGE_SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -99,6 +101,8 @@ def _positive(word: str) -> int:
 
 
 def _temperature(word: str) -> Decimal:
+    if word.lower() == "unknown":
+        return UNKNOWN_TEMPERATURE
     try:
         value = Decimal(word)
     except InvalidOperation:

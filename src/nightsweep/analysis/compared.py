@@ -18,6 +18,7 @@ from nightsweep.analysis.sides import Pairing, Side, brief, measured
 from nightsweep.analysis.summary import spread_of
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.analysis.values import Spread, WindowRow
+from nightsweep.plan.words import WHOLE_RUN
 
 Cell = tuple[int, Decimal]
 """Streams and temperature."""
@@ -122,6 +123,12 @@ def _spread(rows: Sequence[WindowRow]) -> Spread | None:
 # --- what is said before the table -----------------------------------------------------------------------------------
 
 
+def title_of(pairing: Pairing) -> str:
+    """Return what is compared: the rate by its own name."""
+    whole = pairing.a.rows[0].kind == WHOLE_RUN
+    return "B against A, " + ("rate over a whole run (ramp, prefill and tail in it)" if whole else "decode rate")
+
+
 def differing(pairing: Pairing) -> Iterator[str]:
     """Yield what differs in the config, then every other condition that differs, then what was left out."""
     yield f"A: {_side_line(pairing.a)}"
@@ -137,6 +144,9 @@ def differing(pairing: Pairing) -> Iterator[str]:
     if several > 1:
         yield f"{several} things differ at once: a difference of the rates is of all of them together, and of none alone."
     for name, side in (("A", pairing.a), ("B", pairing.b)):
+        source = side.rows[0].source
+        if source is not None:
+            yield f"{name} was not measured here ({source}): its engine was not proven, and what its file leaves out may differ."
         if side.left_out:
             listed = text.several(side.left_out_for) or "the box"
             yield f"{name}: {text.plural(side.left_out, 'window')} under other conditions left out (they differ in {listed})."
@@ -278,7 +288,7 @@ def cell_document(one: Compared) -> dict[str, Any]:
     plain = one.plain
     return {
         "concurrency": one.streams,
-        "temperature": float(one.temperature),
+        "temperature": text.temperature_or_none(one.temperature),
         "a_tokens_per_second": spread_document(one.a),
         "b_tokens_per_second": spread_document(one.b),
         "a_interval": interval_document(plain.a),

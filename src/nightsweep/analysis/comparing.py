@@ -228,6 +228,8 @@ def _again(one: Comparison, *, level: float) -> int | None:
 # --- conditions ------------------------------------------------------------------------------------------------------
 
 MEANINGLESS = (
+    "source",
+    "client",
     "box",
     "simulated",
     "api",
@@ -264,7 +266,7 @@ def differences(a: Mapping[str, object], b: Mapping[str, object]) -> list[Differ
         for name in names
         if a.get(name) != b.get(name)
     ]
-    return sorted(found, key=lambda one: (not one.meaningless, one.name))
+    return sorted(found, key=lambda one: (not one.meaningless, one.name != "source", one.name))
 
 
 def _meaningless(name: str) -> bool:

@@ -18,9 +18,11 @@ from nightsweep.analysis.values import (
     SweepRow,
     WindowRow,
 )
+from nightsweep.plan.words import MEASURED
 
 if TYPE_CHECKING:
     from nightsweep.analysis.progress import ConfigProgress
+from nightsweep.analysis.text import temperature_or_none
 
 Document = dict[str, Any]
 
@@ -49,6 +51,7 @@ CELL_FIELDS: tuple[str, ...] = (
     "conditions",
     "box",
     "simulated",
+    "source",
 )
 """Columns of the CSV of cells: dotted paths into `cell_document`."""
 
@@ -86,6 +89,7 @@ BOOT_FIELDS: tuple[str, ...] = (
     "windows",
     "box",
     "simulated",
+    "source",
 )
 """Columns of the CSV of boots: dotted paths into `boot_document`."""
 
@@ -109,6 +113,7 @@ SWEEP_FIELDS: tuple[str, ...] = (
     "prefect_run",
     "reused",
     "stop_wish",
+    "source",
 )
 """Columns of the CSV of sweeps: keys of `sweep_document`."""
 
@@ -119,7 +124,7 @@ def cell_document(cell: CellSummary) -> Document:
         "config": cell.config,
         "config_fingerprint": cell.config_fingerprint,
         "concurrency": cell.concurrency,
-        "temperature": float(cell.temperature),
+        "temperature": temperature_or_none(cell.temperature),
         "decode_rate_tokens_per_second": spread_document(cell.decode_rate),
         "decode_rate_per_stream_tokens_per_second": spread_document(cell.per_stream),
         "acceptance_length": spread_document(cell.acceptance_length),
@@ -138,6 +143,7 @@ def cell_document(cell: CellSummary) -> Document:
         "conditions": cell.conditions,
         "box": cell.box,
         "simulated": cell.simulated,
+        "source": source_of(cell.source),
     }
 
 
@@ -148,6 +154,11 @@ def single_batch_document(cell: CellSummary) -> Document:
         "kind": "single_batch",
         "report_rate_tokens_per_second": spread_document(cell.report_rate),
     }
+
+
+def source_of(source: str | None) -> str:
+    """Return where a row is from: `imported:TOOL`, or `measured` for all that has no such condition."""
+    return source or MEASURED
 
 
 def prefill_document(prefill: PrefillSummary) -> Document:
@@ -178,7 +189,7 @@ def window_document(window: WindowRow) -> Document:
         "config_fingerprint": window.config_fingerprint,
         "kind": window.kind,
         "concurrency": window.concurrency,
-        "temperature": float(window.temperature),
+        "temperature": temperature_or_none(window.temperature),
         "repeat": window.repeat,
         "attempt": window.attempt,
         "started": _iso(window.started),
@@ -193,6 +204,7 @@ def window_document(window: WindowRow) -> Document:
         "conditions": window.conditions,
         "box": window.box,
         "simulated": window.simulated,
+        "source": source_of(window.source),
     }
 
 
@@ -237,6 +249,7 @@ def boot_document(boot: BootRow) -> Document:
         "windows": boot.windows,
         "box": boot.box,
         "simulated": boot.simulated,
+        "source": source_of(boot.source),
         "command": list(boot.command),
         "facts": dict(boot.facts),
     }

@@ -11,6 +11,7 @@ from nightsweep.analysis import text
 from nightsweep.analysis.effects import ALONE, INTERACTION, MAIN, TOGETHER, Effect, Fit, effects_of
 from nightsweep.analysis.factors import MOST_MISSING, Grid, family_of, grid_of, lines_for
 from nightsweep.analysis.intervals import Observation, noise_of
+from nightsweep.analysis.pooled import drawn
 from nightsweep.analysis.sides import Document, Documents, expanded, measured
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.analysis.values import WindowRow
@@ -68,7 +69,7 @@ def _observed(row: WindowRow) -> Observation:
     cell = (row.config_fingerprint, row.concurrency, row.temperature)
     rate = row.decode_rate or 0.0
     return Observation(
-        rate, row.config_fingerprint, row.boot_id, cell, row.concurrency, float(row.temperature), row.repeat
+        rate, row.config_fingerprint, row.boot_id, cell, row.concurrency, float(row.temperature), drawn(row)
     )
 
 

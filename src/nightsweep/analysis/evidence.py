@@ -143,7 +143,7 @@ def _evidence(choice: Choice, material: Material, rows: Sequence[WindowRow], amo
         runner_up=runner_up,
         verdicts=tuple(_told(one, names[other]) for other, one in held),
         not_fixed={name: values for name, values in moved.items() if _compared(name)},
-        warnings=(*_warnings(choice, cells), *_not_shown(runner_up, held, names)),
+        warnings=(*_imported(rows), *_warnings(choice, cells), *_not_shown(runner_up, held, names)),
         unknown=material.unknown,
         container=material.container,
     )
@@ -232,6 +232,16 @@ def _not_shown(
         if other == runner_up and found.verdict in (UNDECIDED, WORSE):
             more = f"; about {text.plural(found.needed, 'further window')} of each would tell" if found.needed else ""
             yield f"not shown to be better than {names[other]} at {_at(found.streams, found.temperature)}: {found.verdict}{more}"
+
+
+def _imported(rows: Sequence[WindowRow]) -> Iterator[str]:
+    sources = sorted({row.source for row in rows if row.source is not None})
+    if sources:
+        count = sum(row.source is not None for row in rows)
+        yield (
+            f"{count} of {text.plural(len(rows), 'run')} were not measured here ({', '.join(sources)}): nobody proved which "
+            "engine answered, and what their files do not state is no premise"
+        )
 
 
 def _warnings(choice: Choice, cells: Sequence[CellEvidence]) -> Iterator[str]:

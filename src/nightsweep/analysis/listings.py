@@ -125,7 +125,7 @@ def _box(sweep: SweepRow) -> str:
 def _now(sweep: SweepRow) -> str:
     """Return what a sweep does, or why it stopped, short enough for a table; one that is done says so by its state."""
     if sweep.state == "done":
-        return ""
+        return sweep.source or ""
     said = text.printable(sweep.phase or sweep.note or "" if sweep.state == "running" else sweep.note or "")
     return said if len(said) <= NOW_AT_MOST else said[: NOW_AT_MOST - 1].rstrip() + "…"
 
@@ -146,6 +146,8 @@ def engine_name(boot: BootRow) -> str:
 
 def outcome(boot: BootRow) -> str:
     """Return how a boot ended, in house words; a failure with its class and stage, a config that was not applied with that."""
+    if boot.source is not None:
+        return boot.source
     if boot.failure_kind is None:
         return f"{boot.state}, {NOT_APPLIED}" if boot.not_applied else boot.state
     stage = f" ({boot.failure_stage})" if boot.failure_stage else ""

@@ -96,7 +96,12 @@ def observed(row: WindowRow, value: float, *, side: str = "") -> Observation:
     group: Group = (row.config_fingerprint, row.conditions, row.box, float(row.temperature))
     config = (row.config_fingerprint, row.conditions, row.box, side)
     cell = (group, row.concurrency) if not side else (group, row.concurrency, side)
-    return Observation(value, config, row.boot_id, cell, row.concurrency, float(row.temperature), row.repeat)
+    return Observation(value, config, row.boot_id, cell, row.concurrency, float(row.temperature), drawn(row))
+
+
+def drawn(row: WindowRow) -> int:
+    """Return which stretch of prompts a window drew; of an imported one nobody knows, so it has it in common with none."""
+    return row.repeat if row.source is None else -row.window_id
 
 
 def _groups(observations: Sequence[Observation]) -> dict[Group, list[Observation]]:

@@ -119,7 +119,7 @@ def pooled_cell_document(row: WindowRow, pooled: PooledRate) -> Mapping[str, Any
         "conditions": row.conditions,
         "box": row.box,
         "concurrency": row.concurrency,
-        "temperature": float(row.temperature),
+        "temperature": text.temperature_or_none(row.temperature),
         "pooled_rate_tokens_per_second": pooled_document(pooled),
     }
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from decimal import Decimal
 from typing import Any
 
+from nightsweep.analysis.import_file import HEAD, NO_IMAGE, OWED
 from nightsweep.analysis.premises import CONFIG, PRODUCTION, Change, Decision, Now
 from nightsweep.errors import NothingToDecide
 from nightsweep.plan import yamltree
@@ -17,6 +19,7 @@ from nightsweep.plan.expand import base_of
 from nightsweep.plan.model import EngineConfig, EngineSpec, SecretRef, SweepPlan
 from nightsweep.plan.schema import EngineIn
 from nightsweep.plan.sweepfile import load
+from nightsweep.plan.words import UNKNOWN_TEMPERATURE
 
 OF_THE_IMAGE = ("engine_version", "image_digest", CONFIG + "image")
 _KEPT = ("box", "production", "engine", "probe")
@@ -60,15 +63,35 @@ def reask(decision: Decision, found: Sequence[Change], now: Now, *, plan: SweepP
     document["configs"] = _entries(decision, plan, base, overrides)
     document["probe"] = probe | {
         "concurrency": sorted({streams for streams, _ in decision.places}),
-        "temperature": sorted({float(temperature) for _, temperature in decision.places}),
+        "temperature": sorted({float(temperature) for temperature in _temperatures(decision)}),
     }
     name = f"{decision.sweep_name}-again-{decision.decision_id}"
     body = yamltree.write({"name": name, **document})
-    text = "".join(f"# {_one_line(line)}\n" for line in (*_head(decision, found), *_beside(probe))) + body
+    head = (*_head(decision, found), *_beside(probe), *_owed(file_text))
+    text = "".join(f"# {_one_line(line)}\n" for line in head) + body
     again = load(text, source=f"{name}.yaml")
     if overrides.image is None:
         _check_as_it_was(decision, again)
     return text
+
+
+def _owed(file_text: str) -> list[str]:
+    """Return what a file that an import wrote does not know."""
+    said = (OWED, NO_IMAGE) if file_text.startswith(HEAD) else ()
+    return [one for one in said if one in file_text]
+
+
+def _temperatures(decision: Decision) -> set[Decimal]:
+    """Return the temperatures that it was decided at.
+
+    Raises:
+        NothingToDecide: Nobody told them: its evidence was imported without.
+    """
+    known = {temperature for _, temperature in decision.places if temperature != UNKNOWN_TEMPERATURE}
+    if not known:
+        why = "its runs were imported without a temperature, so no file can ask it again: write one by hand"
+        raise NothingToDecide(sweep=decision.sweep_name, reason=why)
+    return known
 
 
 def _check_as_it_was(decision: Decision, again: SweepPlan) -> None:

@@ -101,6 +101,7 @@ def _summary(group: Sequence[WindowRow]) -> CellSummary:
         conditions=newest.conditions,
         box=newest.box,
         simulated=newest.simulated,
+        source=newest.source,
         decode_rate=_spread(clean, lambda row: row.decode_rate),
         acceptance_length=_spread(clean, lambda row: row.acceptance_length),
         acceptance_rate=_spread(clean, lambda row: row.acceptance_rate),

@@ -9,7 +9,9 @@ from itertools import groupby
 from typing import TypeVar
 
 from nightsweep.analysis import text
+from nightsweep.analysis.leading import lone_leads
 from nightsweep.analysis.values import CellSummary, PrefillSummary, Spread
+from nightsweep.plan.words import MEASURED
 
 T = TypeVar("T")
 
@@ -106,18 +108,22 @@ def cells_table(
     columns += [Column("conditions", right=False)] if apart else []
     warned = any(_as_asked(cell) != "yes" for cell in summaries)
     columns += [Column("as asked", right=False)] if warned else []
+    imported = any(cell.source is not None for cell in summaries)
+    columns += [Column("source", right=False)] if imported else []
 
     def row_of(cell: CellSummary) -> Row:
         values = _cell_values(cell, digits=digits, boots=boots, client_side=client_side)
         condition = (_condition(cell, several_boxes=apart == "box"),) if apart else ()
-        return Row((*values, *condition, *((_as_asked(cell),) if warned else ())), mark=_cell_mark(cell))
+        asked = (_as_asked(cell),) if warned else ()
+        source = (cell.source or MEASURED,) if imported else ()
+        return Row((*values, *condition, *asked, *source), mark=cell_mark(cell))
 
     return Table(
         title=title,
         label="config",
         columns=tuple(columns),
         groups=grouped(summaries, heading=lambda cell: names[cell.config_fingerprint], row_of=row_of),
-        notes=(*_cell_notes(summaries), *applied_notes(summaries)),
+        notes=(*cell_notes(summaries), *applied_notes(summaries)),
         simulated=any(cell.simulated for cell in summaries),
     )
 
@@ -141,6 +147,8 @@ def pivot_table(summaries: Sequence[CellSummary], *, title: str) -> Table:
         name = names[fingerprint]
         if several[fingerprint] > 1:
             name = f"{name} (conditions {text.short(conditions)})"
+        sources = {cell.source for cell in by_streams.values() if cell.source is not None}
+        name = f"{name} [{', '.join(sorted(sources))}]" if sources else name
         if any(cell.not_applied for cell in by_streams.values()):
             name = f"{name} [{NOT_APPLIED}]"
         fields = tuple(_pivot_field(by_streams.get(at), digits=digits) for at in streams)
@@ -170,7 +178,7 @@ def prefills_table(summaries: Sequence[PrefillSummary], *, title: str) -> Table:
                 text.value_range(cell.rate, digits=digits),
                 text.with_range(cell.ttft, digits=0, factor=1000.0),
                 *((text.with_range(cell.slowdown, digits=2),) if loaded else ()),
-                _flagged(cell.flagged, cell.flags),
+                flagged_words(cell.flagged, cell.flags),
             ),
             mark="flagged" if cell.rate is None else "single" if cell.rate.n == 1 else "",
         )
@@ -216,9 +224,9 @@ def single_batch_table(summaries: Sequence[CellSummary], *, title: str) -> Table
                 text.number(report.mean if report else None, digits=digits.rate),
                 text.with_range(cell.acceptance_length, digits=2),
                 text.with_range(cell.ttft_p50, digits=0, factor=1000.0),
-                _flagged(cell.flagged, cell.flags),
+                flagged_words(cell.flagged, cell.flags),
             ),
-            mark=_cell_mark(cell),
+            mark=cell_mark(cell),
         )
 
     columns = (
@@ -236,7 +244,7 @@ def single_batch_table(summaries: Sequence[CellSummary], *, title: str) -> Table
         label="config",
         columns=columns,
         groups=grouped(summaries, heading=lambda cell: names[cell.config_fingerprint], row_of=row_of),
-        notes=(SINGLE_BATCH_NOTE, *_cell_notes(summaries), *applied_notes(summaries)),
+        notes=(SINGLE_BATCH_NOTE, *cell_notes(summaries), *applied_notes(summaries)),
         simulated=any(cell.simulated for cell in summaries),
     )
 
@@ -283,7 +291,9 @@ def _cell_values(cell: CellSummary, *, digits: _CellDigits, boots: bool, client_
         text.with_range(cell.acceptance_length, digits=2),
         text.with_range(cell.step_time, digits=digits.step, factor=1000.0),
         *client,
-        _flagged(cell.flagged, [f"{flag} ×{times}" if times > 1 else flag for flag, times in cell.flag_counts.items()]),
+        flagged_words(
+            cell.flagged, [f"{flag} ×{times}" if times > 1 else flag for flag, times in cell.flag_counts.items()]
+        ),
     )
 
 
@@ -317,21 +327,30 @@ def _mean(spread: Spread | None, *, digits: int) -> str:
     return text.number(None if spread is None else spread.mean, digits=digits)
 
 
-def _flagged(amount: int, flags: Iterable[str]) -> str:
+def flagged_words(amount: int, flags: Iterable[str]) -> str:
+    """Return how many windows are flagged, and by what; nothing for none."""
     return f"{amount}: {', '.join(flags)}" if amount else ""
 
 
-def _cell_mark(cell: CellSummary) -> str:
+def cell_mark(cell: CellSummary) -> str:
+    """Return how a cell's row looks: without a number, of one run, or as usual."""
     return "flagged" if cell.decode_rate is None else "single" if cell.single else ""
 
 
-def _cell_notes(summaries: Sequence[CellSummary]) -> tuple[str, ...]:
+def cell_notes(summaries: Sequence[CellSummary]) -> tuple[str, ...]:
+    """Return how many cells are of one run, have no number, or have windows that are left out."""
     singles = sum(cell.single for cell in summaries)
     empty = sum(cell.decode_rate is None for cell in summaries)
     flagged = sum(cell.flagged for cell in summaries)
     notes = []
     if singles:
         notes.append(f"{ONE_RUN_NOTE} ({text.plural(singles, 'cell')})")
+    notes += [
+        f"a lone run is ahead, measure it again before it decides anything: {text.number(lone.decode_rate.mean, digits=1)} "
+        f"({text.printable(lone.config)} at {text.plural(lone.concurrency, 'stream')}, T={text.temperature(lone.temperature)})"
+        for lone in lone_leads(summaries)
+        if lone.decode_rate is not None
+    ]
     if empty:
         notes.append(f"{text.plural(empty, 'cell')} without a clean window: no number")
     if flagged:

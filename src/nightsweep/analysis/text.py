@@ -8,6 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from nightsweep.analysis.values import Spread
+from nightsweep.plan.words import UNKNOWN_TEMPERATURE
 
 ABSENT = "–"
 ONE_RUN = "one run"
@@ -35,9 +36,16 @@ def count(value: int | None) -> str:
 
 
 def temperature(value: Decimal) -> str:
-    """Return the temperature as short as it can be with at least one decimal: 0.7, 1.0, 0.65."""
+    """Return the temperature as short as it can be with at least one decimal: 0.7, 1.0, 0.65; "?" where nobody told."""
+    if value == UNKNOWN_TEMPERATURE:
+        return "?"
     text = f"{value.normalize():f}"
     return text if "." in text else f"{text}.0"
+
+
+def temperature_or_none(value: Decimal) -> float | None:
+    """Return the temperature as a number; None where nobody told."""
+    return None if value == UNKNOWN_TEMPERATURE else float(value)
 
 
 def value_range(spread: Spread | None, *, digits: int, factor: float = 1.0) -> str:

@@ -20,6 +20,7 @@ class Filters:
         where: (dotted key of the config document or bare speculative key, operator, value) each; operators are
             = != >= <= > <.
         image: Shell-style pattern over image references.
+        conditions: Fingerprint of the conditions that windows and cells were measured under.
     """
 
     sweep: int | None = None
@@ -34,6 +35,7 @@ class Filters:
     with_flagged: str = "no"  # "no" | "yes" | "only": whether flagged windows are listed too, or by themselves
     kind: str = DECODE  # of cells: windows of one kind are asked for at a time
     imported: bool | None = None  # only what was imported, or only what was measured; None is both
+    conditions: str | None = None
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,7 @@ class BootRow:
     not_applied: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     kv_second: Mapping[str, Any] = field(default_factory=dict)
+    source: str | None = None  # "imported:TOOL" of one that was not started here
 
 
 @dataclass(frozen=True)

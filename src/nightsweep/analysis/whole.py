@@ -114,6 +114,8 @@ def derived_again(window: WholeWindow) -> Again:
 
     Flags of the box, of identity and of compilation are not made from the readings: stored ones may be more.
     """
+    if window.row.source is not None:
+        return Again(problem="it was imported, and has no readings; what its file has of it is shown")
     try:
         result = _derived(window)
     except (SweepError, ValueError, ArithmeticError, KeyError) as error:

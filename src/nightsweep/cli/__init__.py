@@ -52,6 +52,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "nightsweep.cli.decisions",
         "List decisions, question those whose premises changed, ask again, export.",
     ),
+    "import": (
+        "nightsweep.cli.importing",
+        "Take over results of `vllm bench serve`, `vllm bench sweep`, or a plain CSV.",
+    ),
     "report": ("nightsweep.cli.report", "Write a sweep's report as Markdown."),
     "summary": ("nightsweep.cli.summary", "Write a night's summary as Markdown or HTML."),
     "notify": ("nightsweep.cli.notify", "Show who is told how a night ended; send a trial message."),

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nightsweep.analysis import documents, grouping, listings, records, tables
+from nightsweep.analysis import documents, grouping, listings, records, tables, whole_runs
 from nightsweep.analysis.summary import summarise_prefills
 from nightsweep.analysis.values import CellSummary, Filters
 from nightsweep.cli import filters, render, shaping
 from nightsweep.cli.reading import Queries, access
-from nightsweep.plan.words import SINGLE_BATCH
+from nightsweep.plan.words import SINGLE_BATCH, WHOLE_RUN
 
 if TYPE_CHECKING:
     from nightsweep.analysis.pooled_shown import Beside
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     help="Pool windows by these: config, method, box, concurrency, temperature, sweep, boot, night, engine_version, "
     "conditions, or any key of the config (image, args.max-num-seqs, num_speculative_tokens).",
 )
+@click.option("--whole-runs", is_flag=True, help="List only imported rates over whole runs, which are no decode rates.")
 @shaping.shape_options
 @render.output_options
 @click.pass_context
@@ -39,6 +40,7 @@ def command(
     flagged: bool,
     pooled: bool,
     group_by: str | None,
+    whole_runs: bool,
     columns: tuple[str, ...],
     sort: tuple[str, ...],
     limit: int | None,
@@ -59,7 +61,11 @@ def command(
     with access(ctx).queries() as queries:
         wanted = filters.asked(ctx, queries)
         if group_by is not None:
-            _show_groups(ctx, queries, wanted, by=_keys(group_by), shape=shape, form=form)
+            kind = WHOLE_RUN if whole_runs else wanted.kind
+            _show_groups(ctx, queries, replace(wanted, kind=kind), by=_keys(group_by), shape=shape, form=form)
+            return
+        if whole_runs:
+            _show_whole_runs(ctx, queries, wanted, shape=shape, form=form)
             return
         beside = _beside(queries, wanted) if pooled else None
         _show_cells(ctx, queries, wanted, flagged=flagged, beside=beside, shape=shape, form=form)
@@ -75,6 +81,24 @@ def _beside(queries: Queries, wanted: Filters) -> list[Beside]:
     return [one for one in found if not wanted.concurrency or one[0].concurrency in wanted.concurrency]
 
 
+def _show_whole_runs(ctx: click.Context, queries: Queries, wanted: Filters, *, shape: shaping.Shape, form: str) -> None:
+    def record(cell: CellSummary) -> records.Record:
+        return records.record_of(whole_runs.whole_run_document(cell), whole_runs.WHOLE_RUN_FIELDS)
+
+    title = f"Whole runs {filters.described(ctx)}".rstrip()
+    cells = shape.arranged(queries.cells(replace(wanted, kind=WHOLE_RUN)), record=record)
+    told = [whole_runs.whole_run_document(cell) for cell in cells]
+    listing = shaping.Listing("whole_runs", told, whole_runs.WHOLE_RUN_FIELDS, title, simulated=False)
+    if shaping.shown(listing, shape, form=form):
+        return
+    if form == "json":
+        render.print_json({"whole_runs": told})
+    elif cells:
+        render.show(whole_runs.whole_runs_table(cells, title=title))
+    else:
+        render.write([render.Line(f"no whole runs match {filters.described(ctx)}".rstrip())])
+
+
 def _show_cells(
     ctx: click.Context,
     queries: Queries,
@@ -88,7 +112,7 @@ def _show_cells(
     fields, title = documents.CELL_FIELDS, f"Cells {filters.described(ctx)}".rstrip()
     cells = shape.arranged(queries.cells(wanted), record=_record)
     whole = not shape.columns and shape.parquet is None and form != "csv"
-    alone = queries.cells(replace(wanted, kind=SINGLE_BATCH)) if whole else ()
+    alone, runs = (queries.cells(replace(wanted, kind=kind)) if whole else () for kind in (SINGLE_BATCH, WHOLE_RUN))
     listing = shaping.Listing(
         "cells",
         [documents.cell_document(cell) for cell in cells] if form != "table" or not whole else (),
@@ -103,6 +127,7 @@ def _show_cells(
         document: documents.Document = {
             "cells": listing.documents,
             "single_batches": [documents.single_batch_document(cell) for cell in alone],
+            "whole_runs": [whole_runs.whole_run_document(cell) for cell in runs],
             "prefills": [documents.prefill_document(one) for one in summarise_prefills(queries.prefills(wanted))],
         }
         if flagged:
@@ -113,7 +138,7 @@ def _show_cells(
             document["pooled"] = [pooled_cell_document(row, pooled) for row, _, pooled in beside]
         render.print_json(document)
     else:
-        _print(cells, alone, left_out, title=title, described=filters.described(ctx))
+        _print(cells, alone, runs, left_out, title=title, described=filters.described(ctx))
         if beside:
             from nightsweep.analysis.pooled_shown import pooled_cells_table
 
@@ -122,9 +147,15 @@ def _show_cells(
 
 
 def _print(
-    cells: Sequence[CellSummary], alone: Sequence[CellSummary], left_out: Sequence[Any], *, title: str, described: str
+    cells: Sequence[CellSummary],
+    alone: Sequence[CellSummary],
+    runs: Sequence[CellSummary],
+    left_out: Sequence[Any],
+    *,
+    title: str,
+    described: str,
 ) -> None:
-    if not cells and not alone:
+    if not cells and not alone and not runs:
         render.write([render.Line(f"no cells match {described}".rstrip())])
         return
     if cells:
@@ -132,13 +163,16 @@ def _print(
     if alone:
         render.write([render.Line("")] if cells else [])
         render.show(tables.single_batch_table(alone, title=f"Single batch {described}".rstrip()))
+    if runs:
+        render.write([render.Line("")] if cells or alone else [])
+        render.show(whole_runs.whole_runs_table(runs, title=f"Whole runs {described}".rstrip()))
     if left_out:
         render.write([render.Line("")])
         render.show(listings.flagged_table(left_out, title="Flagged windows"))
 
 
 def _left_out(queries: Queries, wanted: Filters) -> list[Any]:
-    asked = (replace(wanted, with_flagged="only", kind=kind) for kind in (wanted.kind, SINGLE_BATCH))
+    asked = (replace(wanted, with_flagged="only", kind=kind) for kind in (wanted.kind, SINGLE_BATCH, WHOLE_RUN))
     return [row for one in asked for row in queries.windows(one) if row.flags]
 
 

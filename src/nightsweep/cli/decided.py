@@ -127,7 +127,7 @@ def _cell_document(cell: CellEvidence) -> dict[str, Any]:
         "config": cell.name,
         "fingerprint": cell.config,
         "concurrency": cell.concurrency,
-        "temperature": float(cell.temperature),
+        "temperature": text.temperature_or_none(cell.temperature),
         "windows": list(cell.windows),
         "n": cell.n,
         "boots": cell.boots,

@@ -15,6 +15,7 @@ from nightsweep.cli.reading import Queries
 from nightsweep.errors import HostError, InvalidPlan
 from nightsweep.plan.model import SweepPlan
 from nightsweep.plan.schema import BUNDLED_PROMPTS
+from nightsweep.plan.words import IMPORTED
 from nightsweep.production.serving import served_settings
 
 if TYPE_CHECKING:
@@ -105,6 +106,9 @@ def _prompts(decision: Decision, plan: SweepPlan | None, reached: Reach, skipped
     """Return the content hash of the decision's prompt set as it is now."""
     if plan is None:
         skipped.append("prompts: the sweep's file cannot be read any more; skipped")
+        return {}
+    if str(decision.premises.get("source")).startswith(IMPORTED):
+        skipped.append("prompts: an import names them at most, and there is nothing to read; skipped")
         return {}
     name = plan.probe.prompts
     if name not in BUNDLED_PROMPTS and not name.startswith("/"):

@@ -52,6 +52,15 @@ def filter_options(*, cells: bool, without: Collection[str] = ()) -> Callable[[F
             "--before", metavar="AGE|DATE", expose_value=False, callback=_moment, help="Earlier than that; as --since."
         ),
     ]
+    options.append(
+        click.option(
+            "--imported/--no-imported",
+            default=None,
+            expose_value=False,
+            callback=_keep,
+            help="Only what was imported from other tools, or only what was measured here.",
+        )
+    )
     if cells:
         options += [
             click.option(
@@ -80,6 +89,7 @@ def filter_options(*, cells: bool, without: Collection[str] = ()) -> Callable[[F
         "--image",
         "--since",
         "--before",
+        "--imported",
         "--concurrency",
         "--temperature",
     ]
@@ -107,6 +117,7 @@ def asked(ctx: click.Context, queries: Queries) -> Filters:
         image=kept.get("image"),
         since=kept.get("since"),
         before=kept.get("before"),
+        imported=kept.get("imported"),
         with_flagged="yes",
     )
 
@@ -122,6 +133,8 @@ def described(ctx: click.Context) -> str:
             words.append(f"--{name} {','.join(str(item) for item in _flat(value))}")
         elif name in ("since", "before"):
             words.append(f"--{name} {value:%Y-%m-%dT%H:%M}")
+        elif name == "imported":
+            words.append("--imported" if value else "--no-imported")
         else:
             words.append(f"--{name} {value!r}")
     return " ".join(words)

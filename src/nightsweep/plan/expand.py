@@ -53,6 +53,11 @@ class Base:
     document: Mapping[str, Any]
 
 
+def default_command(kind: str, host: str) -> tuple[str, ...]:
+    """Return what is executed before an engine's own arguments where a sweep file does not say."""
+    return _DEFAULT_COMMAND[kind, host]
+
+
 def base_of(engine: EngineIn, entry: ConfigIn | None = None) -> Base:
     """Return the spec of the file's `engine` section, with what an entry overrides."""
     spec = _hide_secrets(_base_spec(engine, entry))
@@ -95,7 +100,7 @@ def _base_spec(engine: EngineIn, entry: ConfigIn | None) -> EngineSpec:
     merged = {key: getattr(section, key) for section in sections for key in section.model_fields_set}
     command = own["command"] if own["command"] is not None else engine.command
     if command is None:
-        command = () if merged.get("entrypoint") else _DEFAULT_COMMAND[engine.kind, engine.host]
+        command = () if merged.get("entrypoint") else default_command(engine.kind, engine.host)
     model = own["model"] or engine.model or ""
     args, environment = {**engine.args, **(own["args"] or {})}, {**engine.env, **(own["env"] or {})}
     return EngineSpec(

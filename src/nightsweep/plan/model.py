@@ -17,9 +17,6 @@ from nightsweep.plan.words import SINGLE_BATCH as SINGLE_BATCH
 from nightsweep.plan.words import WHOLE_RUN as WHOLE_RUN
 from nightsweep.units import Seconds, Tokens
 
-UNKNOWN_TEMPERATURE = Decimal(-1)
-"""Of an imported cell whose temperature nobody told: a place that no measured cell has, shown as not known."""
-
 IDLE_FOR = Seconds(60.0)
 """How long production must have been idle before it is stopped, where the sweep file does not say."""
 

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 DECODE = "decode"
 SINGLE_BATCH = "single_batch"
 WHOLE_RUN = "whole_run"
 """Kinds of cells. A whole run is another client's: all output tokens by all of its time, with ramp, prefill and tail."""
+
+UNKNOWN_TEMPERATURE = Decimal(-1)
+"""Of an imported cell whose temperature nobody told: a place that no measured cell has, shown as not known."""
+
+MEASURED = "measured"
+IMPORTED = "imported:"
+"""How the condition `source` of an imported row begins; a measured window has no such condition, and is called MEASURED."""
+
+MEAN_OF = "a mean of "
+"""How the note of an imported row begins that stands for several runs, of which each is not known."""
 
 CONTROL_ROUND = 1000
 """Boot round, and repeat index, of a control's first extra boot: beyond all that a plan's own rounds and repeats can reach."""

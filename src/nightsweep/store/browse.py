@@ -11,7 +11,7 @@ from nightsweep.analysis.values import BootRow, Filters, WindowRow
 from nightsweep.analysis.whole import ConfigRow, WholeBoot, WholeWindow
 from nightsweep.plan.words import DECODE
 from nightsweep.store import rows, statements
-from nightsweep.store.filters import matches, of_config, of_time
+from nightsweep.store.filters import matches, of_config, of_source, of_time
 from nightsweep.store.schema import (
     CELL_KINDS,
     boots,
@@ -64,6 +64,7 @@ def configs_matching(filters: Filters) -> sa.Select[Any]:
         .select_from(named)
         .where(*of_config(filters))
         .where(*of_time(filters, sweeps.c.created_at))
+        .where(*of_source(filters, statements.imported_by(sweeps.c.id)))
     )
     if filters.sweep is not None:
         wanted = wanted.where(sweeps.c.id == filters.sweep)

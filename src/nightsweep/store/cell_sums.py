@@ -20,11 +20,11 @@ from nightsweep.analysis.summary import in_flag_order
 from nightsweep.analysis.values import CellSummary, Filters, Spread
 from nightsweep.plan.words import CONTROL_ROUND
 from nightsweep.store import keys, statements
-from nightsweep.store.filters import matches, of_config
+from nightsweep.store.filters import matches, of_conditions, of_config, of_source
 from nightsweep.store.rows import reused_note
 from nightsweep.store.schema import cell_summaries, cells, conditions, configs, sweep_configs, windows
 
-KEY = ("config_fingerprint", "concurrency", "temperature", "conditions", "box", "simulated")
+KEY = ("config_fingerprint", "concurrency", "temperature", "conditions", "box", "simulated", "source")
 ONE_CELL = {"config_fingerprint", "concurrency", "temperature", "conditions"}
 """Keys that leave one cell and one conditions in a group: nothing has to be counted then."""
 COLUMN_OF = {"step_time": "step_time_s", "ttft_p50": "ttft_p50_s", "tpot_p50": "tpot_p50_s"}
@@ -60,6 +60,8 @@ def groups_matching(
     What such a group holds of different cells and conditions is counted in it: its mean is one of what was measured, and
     compares two settings only where both groups hold the same cells.
     """
+    if filters.imported is None and not {"source", "conditions"} & set(by):
+        filters = replace(filters, imported=False)  # measured windows never pool with imported ones by silence
     more = [*keys.columns(by), windows.c.conditions_id]
     base = statements.windows_matching(filters, more).order_by(None).subquery("base")
     key = [base.c[keys.label(place)] for place in range(len(by))]
@@ -115,8 +117,10 @@ def _kept_matching(filters: Filters) -> sa.Select[Any]:
         _newest_name().label("config"),
         configs.c.hash.label("config_fingerprint"),
         conditions.c.fingerprint.label("conditions"),
+        statements.SOURCE.label("source"),
     )
     wanted = wanted.select_from(source).where(table.c.kind == filters.kind, *of_config(filters, by_content=True))
+    wanted = wanted.where(*of_source(filters, statements.SOURCE), *of_conditions(filters))
     if filters.box is not None:
         wanted = wanted.where(matches(table.c.box, filters.box))
     if filters.concurrency:
@@ -294,6 +298,7 @@ def _cell(
         conditions=row.conditions,
         box=row.box,
         simulated=row.simulated,
+        source=row.source,
         flagged=int(row.flagged),
         flags=tuple(counts),
         flag_counts=counts,

@@ -35,6 +35,7 @@ from nightsweep.store.schema import (
     decision_windows,
     decisions,
     images,
+    imports,
     sweep_configs,
     sweeps,
 )
@@ -223,7 +224,7 @@ def _box(connection: sa.Connection, decision: Decision) -> dict[str, tuple[Any, 
     wanted = (
         sa.select(boxes.c.facts, sweeps.c.id, sweeps.c.created_at)
         .join(sweeps, sweeps.c.box_id == boxes.c.id)
-        .where(boxes.c.name == decision.box, boxes.c.simulated == decision.simulated)
+        .where(boxes.c.name == decision.box, boxes.c.simulated == decision.simulated, ~_imported(sweeps.c.id))
         .order_by(sa.func.coalesce(sweeps.c.started_at, sweeps.c.created_at).desc(), sweeps.c.id.desc())
         .limit(1)
     )
@@ -260,12 +261,22 @@ def _boots_like(decision: Decision) -> sa.Select[Any]:
     )
 
 
+def _imported(sweep: sa.Column[Any]) -> sa.ColumnElement[bool]:
+    return sa.exists().where(imports.c.sweep_id == sweep)
+
+
 def _newer(connection: sa.Connection, decision: Decision) -> list[Drafting]:
-    """Return the configs of sweeps on the box that came after the decision's, newest sweep first."""
+    """Return the configs of sweeps on the box that came after the decision's, newest sweep first.
+
+    An imported one came when it was measured, as far as its files say, and not when it was imported.
+    """
+    decided_on = sa.select(sweeps.c.started_at).where(sweeps.c.id == decision.sweep_id).scalar_subquery()
+    after = sa.or_(~_imported(sweeps.c.id), sweeps.c.started_at >= sa.func.coalesce(decided_on, sweeps.c.started_at))
     newer = (
         sa.select(sweeps.c.id, sweeps.c.name)
         .join(boxes, boxes.c.id == sweeps.c.box_id)
-        .where(sweeps.c.id > decision.sweep_id, boxes.c.name == decision.box, boxes.c.simulated == decision.simulated)
+        .where(sweeps.c.id > decision.sweep_id, after)
+        .where(boxes.c.name == decision.box, boxes.c.simulated == decision.simulated)
         .order_by(sweeps.c.id.desc())
         .limit(NEWER_SWEEPS)
         .subquery()

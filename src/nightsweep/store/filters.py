@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from nightsweep.analysis.values import Filters
 from nightsweep.errors import PlanError
-from nightsweep.store.schema import boots, boxes, cells, configs, images, sweep_configs, sweeps
+from nightsweep.store.schema import boots, boxes, cells, conditions, configs, images, sweep_configs, sweeps
 
 Clause = sa.ColumnElement[bool]
 Comparison = Callable[[Any, Any], Any]
@@ -70,11 +70,25 @@ def of_time(filters: Filters, column: sa.Column[Any]) -> Iterator[Clause]:
         yield column < filters.before
 
 
+def of_source(filters: Filters, source: sa.ColumnElement[Any]) -> Iterator[Clause]:
+    """Yield what a row's source must fulfil: it is NULL of what was measured here."""
+    if filters.imported is not None:
+        yield source.is_not(None) if filters.imported else source.is_(None)
+
+
 def _image_named(pattern: str) -> Clause:
+    """Return whether a boot's image is called so; of an imported one, which has none, what its config says."""
     names = sa.func.unnest(images.c.refs).table_valued("ref").render_derived()
     listed = images.join(names, sa.true())
     found = sa.select(1).select_from(listed).where(images.c.id == boots.c.image_id, matches(names.c.ref, pattern))
-    return sa.exists(found.correlate(boots))
+    said = sa.and_(boots.c.image_id.is_(None), matches(configs.c.doc[("image",)].astext, pattern))
+    return sa.or_(sa.exists(found.correlate(boots)), said)
+
+
+def of_conditions(filters: Filters) -> Iterator[Clause]:
+    """Yield what a row's conditions (joined: conditions) must fulfil."""
+    if filters.conditions is not None:
+        yield conditions.c.fingerprint == filters.conditions
 
 
 def of_cell(filters: Filters) -> Iterator[Clause]:

@@ -27,11 +27,16 @@ def past_residents(connection: sa.Connection, box: int) -> dict[str, Resident]:
     told = (
         sa.select(configs.c.hash, boots.c.weights_gib, boots.c.kv_cache_gib, boots.c.kv_tokens)
         .join(configs, configs.c.id == boots.c.config_id)
-        .where(boots.c.box_id.in_(_same_box(box)), boots.c.weights_gib.is_not(None))
+        .where(boots.c.box_id.in_(_same_box(box)), boots.c.weights_gib.is_not(None), _seen())
         .ext(distinct_on(boots.c.config_id))
         .order_by(boots.c.config_id, boots.c.id.desc())
     )
     return {row.hash: Resident(row.weights_gib, row.kv_cache_gib, row.kv_tokens) for row in connection.execute(told)}
+
+
+def _seen() -> sa.ColumnElement[bool]:
+    """Return whether a boot was ready here; what an imported file tells of one is no measure for this box."""
+    return boots.c.ready_at.is_not(None)
 
 
 def _same_box(box: int) -> sa.Select[Any]:
@@ -46,7 +51,7 @@ def _same_box(box: int) -> sa.Select[Any]:
 def _engines(connection: sa.Connection, same_box: sa.Select[Any]) -> tuple[PastStart, ...]:
     recent = _recent(
         sa.select(boots.c.config_id.label("of"), boots.c.cold_start_s.label("seconds")).where(
-            boots.c.box_id.in_(same_box), boots.c.cold_start_s.is_not(None)
+            boots.c.box_id.in_(same_box), boots.c.cold_start_s.is_not(None), _seen()
         ),
         by=boots.c.config_id,
         newest=boots.c.id,

@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from nightsweep.plan.words import MEASURED
 from nightsweep.store.filters import path_of
 from nightsweep.store.schema import boots, boxes, cells, conditions, configs, sweep_configs, sweeps, windows
 
@@ -23,6 +24,7 @@ NAMED: Mapping[str, sa.ColumnElement[Any]] = {
     "boot": boots.c.id,
     "engine_version": boots.c.engine_version,
     "conditions": conditions.c.fingerprint,
+    "source": sa.func.coalesce(conditions.c.doc[("source",)].astext, MEASURED),
     "night": sa.cast(sa.func.date_trunc("day", windows.c.started_at - sa.text("interval '12 hours'")), sa.Date),
 }
 """Names that stand for something beside the config's own keys. A night belongs to the day that it began on, in UTC."""

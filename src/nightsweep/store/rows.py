@@ -48,6 +48,7 @@ def window_row(row: Any) -> WindowRow:
         notes=(*row.applied.get("notes", ()), *row.notes, *reused_note(row.reused_from)),
         reused_from=row.reused_from,
         box_state=row.box_state,
+        source=row.source,
     )
 
 
@@ -124,6 +125,7 @@ def boot_row(row: Any) -> BootRow:
         not_applied=tuple(row.applied.get("not_applied", ())),
         notes=tuple(row.applied.get("notes", ())),
         kv_second={budget["source"]: budget for budget in row.applied.get("kv_second", ())},
+        source=row.source,
     )
 
 
@@ -149,6 +151,7 @@ def sweep_row(row: Any) -> SweepRow:
         phase=row.phase,
         stop_wish=row.stop_wish,
         reused=dict(Counter(row.reused or ())),
+        source=row.source,
     )
 
 

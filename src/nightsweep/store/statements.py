@@ -8,9 +8,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from nightsweep.analysis.values import Filters
-from nightsweep.plan.words import DECODE
+from nightsweep.plan.words import DECODE, IMPORTED
 from nightsweep.store.columns import NOW
-from nightsweep.store.filters import of_cell, of_config, of_place, of_time
+from nightsweep.store.filters import of_cell, of_conditions, of_config, of_place, of_source, of_time
 from nightsweep.store.places import planned, prefill_places, reused_of_sweep, reused_sources, window_places
 from nightsweep.store.schema import (
     boots,
@@ -20,6 +20,7 @@ from nightsweep.store.schema import (
     configs,
     events,
     images,
+    imports,
     prefills,
     sweep_configs,
     sweeps,
@@ -34,6 +35,16 @@ _PLACE = (
     (boxes.c.simulated | boots.c.simulated).label("simulated"),
 )
 """What every row says of where it is from; a box or an engine that is simulated makes the row so."""
+
+
+SOURCE = conditions.c.doc[("source",)].astext
+"""Of an imported window where it is from; NULL of a measured one."""
+
+
+def imported_by(sweep: sa.Column[Any]) -> sa.ScalarSelect[Any]:
+    """Return which tool a sweep's rows were imported from, as `source` has it; NULL of a sweep that measured."""
+    named = sa.literal(IMPORTED) + sa.func.min(imports.c.tool)
+    return sa.select(named).where(imports.c.sweep_id == sweep).scalar_subquery()
 
 
 def _with_names(start: sa.FromClause, *, sweep: sa.ColumnElement[Any], config: sa.Column[Any]) -> sa.FromClause:
@@ -77,6 +88,7 @@ def windows_matching(filters: Filters, more: Sequence[sa.ColumnElement[Any]] = (
         windows.c.facts["report_rate"].as_float().label("report_rate"),
         windows.c.facts["streams_per_step"].as_float().label("streams_per_step"),
         conditions.c.fingerprint.label("conditions"),
+        SOURCE.label("source"),
         *(windows.c[name] for name in numbers),
         *(windows.c[name]["p50"].as_float().label(f"{name}_p50") for name in ("ttft", "tpot", "e2e")),
         *_PLACE,
@@ -85,7 +97,7 @@ def windows_matching(filters: Filters, more: Sequence[sa.ColumnElement[Any]] = (
     if filters.with_flagged != "yes":
         wanted = wanted.where(windows.c.clean if filters.with_flagged == "no" else sa.not_(windows.c.clean))
     wanted = wanted.where(*of_time(filters, windows.c.started_at))
-    wanted = wanted.where(cells.c.kind == filters.kind)
+    wanted = wanted.where(cells.c.kind == filters.kind, *of_source(filters, SOURCE), *of_conditions(filters))
     return wanted.where(*of_place(filters), *of_config(filters), *of_cell(filters)).order_by(
         cells.c.sweep_id,
         sweep_configs.c.position,
@@ -138,10 +150,11 @@ def boots_matching(filters: Filters) -> sa.Select[Any]:
         counted.label("windows"),
         configs.c.doc[("image",)].astext.label("image"),
         images.c.digest.label("image_digest"),
+        imported_by(boots.c.sweep_id).label("source"),
         *(column for column in _PLACE if column.name != "simulated"),
         (boxes.c.simulated | boots.c.simulated).label("is_simulated"),
     ).select_from(source)
-    wanted = wanted.where(*of_time(filters, boots.c.started_at))
+    wanted = wanted.where(*of_time(filters, boots.c.started_at), *of_source(filters, imported_by(boots.c.sweep_id)))
     return wanted.where(*of_place(filters), *of_config(filters)).order_by(boots.c.started_at, boots.c.id)
 
 
@@ -160,10 +173,11 @@ def sweeps_matching(filters: Filters) -> sa.Select[Any]:
         _count(boots, boots.c.sweep_id, boots.c.state == "failed").label("boots_failed"),
         _count(sweep_configs, sweep_configs.c.sweep_id).label("configs"),
         _phase().label("phase"),
+        imported_by(sweeps.c.id).label("source"),
     ).join(boxes, boxes.c.id == sweeps.c.box_id)
     if filters.sweep is not None:
         wanted = wanted.where(sweeps.c.id == filters.sweep)
-    wanted = wanted.where(*of_time(filters, sweeps.c.created_at))
+    wanted = wanted.where(*of_time(filters, sweeps.c.created_at), *of_source(filters, imported_by(sweeps.c.id)))
     return wanted.where(*of_place(Filters(box=filters.box))).order_by(sweeps.c.id.desc())
 
 
@@ -171,7 +185,8 @@ def _windows_of_sweep(clause: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
     return (
         sa.select(sa.func.count())
         .select_from(windows.join(cells, cells.c.id == windows.c.cell_id))
-        .where(cells.c.sweep_id == sweeps.c.id, cells.c.kind == DECODE, clause)
+        .where(cells.c.sweep_id == sweeps.c.id, clause)
+        .where(sa.or_(cells.c.kind == DECODE, sweeps.c.plan.has_key("imported")))
         .scalar_subquery()
     )
 

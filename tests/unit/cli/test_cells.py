@@ -94,7 +94,7 @@ def test_an_unknown_sweep_in_an_empty_store_says_how_to_make_one() -> None:
 def test_the_store_is_asked_for_flagged_windows_too_and_for_the_sweep_by_id() -> None:
     queries = seed_queries()
     call(cells, "--sweep", "dflash2-depth", "--where", "method=dflash", queries=queries)
-    filters, _single_batches = queries.seen
+    filters, *_other_kinds = queries.seen
     assert (filters.sweep, filters.with_flagged, filters.where) == (1, "yes", (("method", "=", "dflash"),))
 
 

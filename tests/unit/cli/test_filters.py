@@ -113,7 +113,7 @@ def test_a_usage_error_says_what_was_found_and_what_is_allowed() -> None:
 def test_filters_that_may_be_repeated_add_up() -> None:
     queries = seed_queries()
     call(cells, "--where", "a=1", "--where", "b>2", "--concurrency", "1", "--concurrency", "2,4", queries=queries)
-    filters, _single_batches = queries.seen
+    filters, *_other_kinds = queries.seen
     assert filters.where == (("a", "=", 1), ("b", ">", 2))
     assert filters.concurrency == (1, 2, 4)
 

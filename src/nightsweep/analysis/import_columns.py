@@ -1,0 +1,310 @@
+"""From named columns to a row: which columns there are, what may stand in them, and what is wrong with what does.
+
+The plain CSV has these columns in its header; what other tools write is put into them first, so that one set of rules holds.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from nightsweep.analysis.asking import typed
+from nightsweep.analysis.imported import ImportedRow
+from nightsweep.plan.expand import default_command
+from nightsweep.plan.fingerprint import config_document
+from nightsweep.plan.mistakes import looks_like_token, looks_secret, nearest, shown
+from nightsweep.plan.model import EngineSpec
+from nightsweep.plan.schema import KINDS
+from nightsweep.plan.words import DECODE, SINGLE_BATCH, UNKNOWN_TEMPERATURE, WHOLE_RUN
+
+UNKNOWN = "unknown"
+Columns = Mapping[str, Any]
+"""Values by column; a text is read as the column has it, what is a number already stays one."""
+
+RATES = {"decode_rate": DECODE, "whole_run_rate": WHOLE_RUN, "single_batch_rate": SINGLE_BATCH}
+"""The three kinds of rates, in tokens / second over all streams; a row has one of them."""
+DISTRIBUTIONS = ("ttft", "tpot", "e2e")
+PARTS = {"mean": "mean", "p50": "p50", "p90": "p90", "p99": "p99"}
+
+
+class Wrong(ValueError):
+    """A column cannot be meant; says what would do."""
+
+    def __init__(self, column: str, said: str) -> None:
+        super().__init__(f"{column}: {said}")
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+def _number(column: str, value: Any, *, least: float, most: float = math.inf, above: bool = False) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise Wrong(column, f"found {shown(value)}; write a number with a decimal point") from None
+    if (
+        isinstance(value, bool)
+        or not math.isfinite(number)
+        or not least <= number <= most
+        or (above and number == least)
+    ):
+        span = (
+            f"above {least:g}" if above else f"from {least:g} on" if most == math.inf else f"from {least:g} to {most:g}"
+        )
+        percent = f"; {number:g}% is {number / 100:g}" if most == 1 < number <= 100 else ""
+        raise Wrong(column, f"found {shown(value)}; write a number {span}{percent}")
+    return number
+
+
+def _whole(column: str, value: Any, *, least: int) -> int:
+    number = _number(column, value, least=least)
+    if number != int(number):
+        raise Wrong(column, f"found {shown(value)}; write a whole number")
+    return int(number)
+
+
+def _positive(column: str, value: Any) -> float:
+    return _number(column, value, least=0, above=True)
+
+
+def _least_0(column: str, value: Any) -> float:
+    return _number(column, value, least=0)
+
+
+def _ratio(column: str, value: Any) -> float:
+    return _number(column, value, least=0, most=1)
+
+
+def _length(column: str, value: Any) -> float:
+    return _number(column, value, least=1)
+
+
+def _count(column: str, value: Any) -> int:
+    return _whole(column, value, least=0)
+
+
+def _positions(column: str, value: Any) -> list[float]:
+    parts = value.split() if isinstance(value, str) else value
+    return [_ratio(column, part) for part in parts]
+
+
+def _text(column: str, value: Any) -> str:
+    text = str(value).strip()
+    if looks_like_token(text):
+        raise Wrong(column, "it looks like a secret, and secrets are not stored: take it out")
+    return text
+
+
+Reader = Callable[[str, Any], Any]
+
+NUMBERS: Mapping[str, tuple[str, Reader]] = {
+    "acceptance_length": ("acceptance_length", _length),
+    "acceptance_rate": ("acceptance_rate", _ratio),
+    "positions": ("positions", _positions),
+    "step_time_s": ("step_time_s", _positive),
+    "tokens_per_step_and_stream": ("tokens_per_step_and_stream", _positive),
+    "window_s": ("seconds", _positive),
+    "generation_tokens": ("generation_tokens", _count),
+    "drafts": ("drafts", _count),
+    "draft_tokens": ("draft_tokens", _count),
+    "accepted_tokens": ("accepted_tokens", _count),
+}
+"""Numbers of a row: the store's column, and what reads it."""
+BOOT_FACTS: Mapping[str, Reader] = {
+    "cold_start_s": _positive,
+    "weights_gib": _positive,
+    "draft_weights_gib": _positive,
+    "kv_cache_gib": _positive,
+    "kv_tokens": _count,
+    "max_concurrency": _positive,
+    "max_concurrency_tokens": _count,
+}
+TEXTS = ("config", "engine", "model", "model_revision", "image", "box", "boot", "note")
+CONDITIONS = ("engine_version", "image_digest", "prompts", "origin")
+OTHERS = ("concurrency", "temperature", "date", "n")
+OPEN = ("speculative", "args", "env", "box", "sampling", "condition", "client")
+"""What a dotted column begins with; the rest of its name is free."""
+TIMES = tuple(f"{name}_{part}_s" for name in DISTRIBUTIONS for part in PARTS)
+KNOWN = (*TEXTS, *OTHERS, *RATES, *NUMBERS, *TIMES, *BOOT_FACTS, *CONDITIONS)
+
+
+def unknown_column(name: str) -> str | None:
+    """Return why a column's name cannot be meant, with what may; None for one that there is."""
+    head, dot, rest = name.partition(".")
+    if name in KNOWN or (dot and rest and head in OPEN):
+        return None
+    hint = nearest(name, KNOWN) or f"there are {', '.join(KNOWN)}, and {', '.join(f'{head}.KEY' for head in OPEN)}"
+    return f"column {shown(name)} is not known: {hint}"
+
+
+# --- moments ---------------------------------------------------------------------------------------------------------
+
+_COMPACT = re.compile(r"(\d{4})(\d\d)(\d\d)-(\d\d)(\d\d)(\d\d)")
+_MONTH = re.compile(r"\d{4}-\d\d")
+
+
+def moment(column: str, value: Any, *, zone: tzinfo) -> tuple[datetime, str | None]:
+    """Return a moment, and what it leaves open in words: a day or a month is its beginning, one without a zone is of `zone`.
+
+    Raises:
+        Wrong: It is none.
+    """
+    text = str(value).strip()
+    compact = _COMPACT.fullmatch(text)
+    try:
+        at = datetime.fromisoformat(f"{text}-01" if _MONTH.fullmatch(text) else text) if compact is None else None
+        at = at or datetime(*(int(part) for part in compact.groups()))  # type: ignore[union-attr, arg-type]
+    except ValueError:
+        raise Wrong(column, f"found {shown(value)}; write 2026-05-12, 2026-05 or 2026-05-12T22:30+02:00") from None
+    left = "the month" if _MONTH.fullmatch(text) else "the day" if len(text) == 10 else None
+    said = None if left is None else f"date known to {left}"
+    return (at if at.tzinfo is not None else at.replace(tzinfo=zone)).astimezone(UTC), said
+
+
+# --- a row -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a row stands, and by what zone its moments without one are read."""
+
+    file: str
+    line: int | None
+    tool: str
+    zone: tzinfo
+
+
+def row_of(columns: Columns, place: Place, *, flags: Mapping[str, str] | None = None) -> ImportedRow:
+    """Return the row of these columns; what is absent or empty is not known.
+
+    Raises:
+        Wrong: With the first column that cannot be meant.
+    """
+    given = {name: value for name, value in columns.items() if value is not None and value != ""}
+    texts = {name: _text(name, given[name]) for name in (*TEXTS, *CONDITIONS) if name in given}
+    kind, rate = _rate(given)
+    date, left_open = moment("date", given["date"], zone=place.zone) if _told(given, "date") else (None, None)
+    return ImportedRow(
+        file=place.file,
+        line=place.line,
+        tool=place.tool,
+        config=_required(texts, "config", "a name for what was started"),
+        document=_document(texts, given),
+        kind=kind,
+        concurrency=_concurrency(given),
+        temperature=_temperature(given),
+        rate=rate,
+        box=_required(texts, "box", "the machine that it was measured on, or `unknown`: --box NAME"),
+        numbers=_numbers(given),
+        boot=texts.get("boot"),
+        boot_facts={name: read(name, given[name]) for name, read in BOOT_FACTS.items() if name in given},
+        box_facts=_below("box", given),
+        conditions=_conditions(texts, given),
+        date=date,
+        runs=_whole("n", given["n"], least=1) if _told(given, "n") else None,
+        flags=dict(flags or {}),
+        notes=tuple(one for one in (texts.get("note"), left_open) if one),
+        record=dict(given),
+    )
+
+
+def _told(given: Columns, name: str) -> bool:
+    return name in given and given[name] != UNKNOWN
+
+
+def _required(texts: Mapping[str, str], name: str, what: str) -> str:
+    if not texts.get(name):
+        raise Wrong(name, f"nothing is there; write {what}")
+    return texts[name]
+
+
+def _rate(given: Columns) -> tuple[str, float]:
+    named = [name for name in RATES if name in given]
+    if len(named) != 1:
+        found = "several rates" if named else "no rate"
+        raise Wrong(", ".join(named) or "decode_rate", f"found {found}; a row has one of {', '.join(RATES)}")
+    return RATES[named[0]], _positive(named[0], given[named[0]])
+
+
+def _concurrency(given: Columns) -> int:
+    if "concurrency" not in given:
+        raise Wrong("concurrency", "nothing is there; write the number of streams that were held")
+    return _whole("concurrency", given["concurrency"], least=1)
+
+
+def _temperature(given: Columns) -> Decimal:
+    value = given.get("temperature")
+    if value is None:
+        raise Wrong("temperature", "nothing is there; write it, or say --temperature T (`unknown` where nobody knows)")
+    if value == UNKNOWN:
+        return UNKNOWN_TEMPERATURE
+    _number("temperature", value, least=0, most=10)
+    try:
+        return Decimal(str(value)).quantize(Decimal("0.01"))
+    except InvalidOperation:
+        raise Wrong("temperature", f"found {shown(value)}; write a number such as 0.7") from None
+
+
+def _numbers(given: Columns) -> dict[str, Any]:
+    numbers: dict[str, Any] = {
+        column: read(name, given[name]) for name, (column, read) in NUMBERS.items() if name in given
+    }
+    for name in DISTRIBUTIONS:
+        parts = {
+            part: _least_0(f"{name}_{column}_s", given[f"{name}_{column}_s"])
+            for part, column in PARTS.items()
+            if f"{name}_{column}_s" in given
+        }
+        if parts:
+            numbers[name] = parts
+    return numbers
+
+
+def _below(head: str, given: Columns) -> dict[str, Any]:
+    """Return what stands in the columns `head.KEY`, by key; a secret is refused."""
+    found = {}
+    for name, value in given.items():
+        if not name.startswith(f"{head}."):
+            continue
+        key = name.removeprefix(f"{head}.")
+        if looks_secret(key) or (isinstance(value, str) and looks_like_token(value)):
+            raise Wrong(name, "it looks like a secret, and secrets are not stored: take it out")
+        found[key] = _typed(value)
+    return found
+
+
+def _typed(value: Any) -> Any:
+    return typed(value.strip()) if isinstance(value, str) else value
+
+
+def _document(texts: Mapping[str, str], given: Columns) -> Mapping[str, Any]:
+    kind = _required(texts, "engine", f"{' or '.join(KINDS)}: --set engine=...")
+    if kind not in KINDS:
+        raise Wrong("engine", f"found {shown(kind)}; write {' or '.join(KINDS)}")
+    environment = {name: str(value) for name, value in _below("env", given).items()}
+    engine = EngineSpec(
+        kind=kind,
+        host="docker",
+        model=_required(texts, "model", "the model's name or path"),
+        served_name="",
+        image=texts.get("image"),
+        command=default_command(kind, "docker"),
+        args=_below("args", given),
+        env=environment,
+        model_revision=texts.get("model_revision"),
+    )
+    return config_document(engine, _below("speculative", given) or None)
+
+
+def _conditions(texts: Mapping[str, str], given: Columns) -> dict[str, Any]:
+    found: dict[str, Any] = {name: texts[name] for name in CONDITIONS if name in texts}
+    for head in ("sampling", "client"):
+        below = _below(head, given)
+        if below:
+            found[head] = below
+    return found | _below("condition", given)

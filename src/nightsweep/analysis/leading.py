@@ -1,0 +1,38 @@
+"""Which config is ahead where, and where a lone run is: what one run seems to decide is measured again before it does."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from decimal import Decimal
+
+from nightsweep.analysis.values import CellSummary
+from nightsweep.plan.words import MEAN_OF
+
+
+def leads(cells: Sequence[CellSummary]) -> tuple[tuple[CellSummary, CellSummary | None], ...]:
+    """Return, for each concurrency, temperature, box and source, the cell of the highest mean and that of the next config.
+
+    A cell of a config that was not applied as asked takes no part.
+    """
+    columns: defaultdict[tuple[int, Decimal, str, str | None], list[CellSummary]] = defaultdict(list)
+    for cell in cells:
+        if cell.decode_rate is not None and not cell.not_applied:
+            columns[(cell.concurrency, cell.temperature, cell.box, cell.source)].append(cell)
+    found = []
+    for measured in columns.values():
+        ranked = sorted(measured, key=lambda cell: -(cell.decode_rate.mean if cell.decode_rate else 0.0))
+        others = [cell for cell in ranked if cell.config_fingerprint != ranked[0].config_fingerprint]
+        found.append((ranked[0], others[0] if others else None))
+    return tuple(found)
+
+
+def lone_leads(cells: Sequence[CellSummary]) -> list[CellSummary]:
+    """Return the cells that are ahead of another config's by one run."""
+    return [
+        first for first, second in leads(cells) if second is not None and first.single and not _stands_for_more(first)
+    ]
+
+
+def _stands_for_more(cell: CellSummary) -> bool:
+    return any(note.startswith(MEAN_OF) for note in cell.notes)

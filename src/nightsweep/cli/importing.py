@@ -1,0 +1,272 @@
+"""`nightsweep import`: other tools' results, so that a history does not start empty."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import click
+
+from nightsweep.analysis import text
+from nightsweep.analysis.import_reading import Said, read_file, said_columns
+from nightsweep.analysis.imported import ImportedFile, ImportedRow, tools_of
+from nightsweep.analysis.tables import Column, Group, Row, Table
+from nightsweep.cli import render
+from nightsweep.errors import InvalidImport
+
+if TYPE_CHECKING:
+    from nightsweep.store.imports import Kept
+
+ROWS_SHOWN = 200
+NOT_RESULTS = ("warmup.json", "summary.json", ".failure.json", ".pytorch.json", "-failure.json")
+"""How files end that a sweep or a client writes beside its results."""
+
+
+class Imports(Protocol):
+    """What the command asks of the store."""
+
+    def keep(self, files: Sequence[ImportedFile], *, name: str, at: datetime) -> list[Kept]:
+        """Keep the files' rows."""
+
+    def trial(self, files: Sequence[ImportedFile], *, name: str, at: datetime) -> list[Kept]:
+        """Return what keeping them would bring."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What the command reaches; passed as the click context's object to store somewhere else."""
+
+    imports: Callable[[], AbstractContextManager[Imports]]
+    now: Callable[[], datetime]
+
+
+def _zone(ctx: click.Context, param: click.Parameter, value: str) -> tzinfo:
+    try:
+        return ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise click.BadParameter(f"{value!r} is no time zone: write Europe/Amsterdam", ctx=ctx, param=param) from error
+
+
+def _columns(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> Mapping[str, str]:
+    try:
+        return said_columns(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx=ctx, param=param) from error
+
+
+@click.command("import")
+@click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--name", metavar="NAME", help="What the sweep is called; without it, as the file or the folder is.")
+@click.option("--box", metavar="NAME", help="The box that it was measured on, or `unknown`.")
+@click.option("--temperature", metavar="T", help="Of all rows, or `unknown`: vLLM's client does not write it.")
+@click.option("--date", metavar="DATE", help="When all of it was measured: 2026-05-12, 2026-05, or `unknown`.")
+@click.option(
+    "--timezone", "zone", default="UTC", show_default=True, callback=_zone, help="Of moments that name no zone."
+)
+@click.option(
+    "--set",
+    "columns",
+    metavar="COLUMN=VALUE",
+    multiple=True,
+    callback=_columns,
+    help="A column of all rows, whatever the files have there: image=..., speculative.method=mtp. Repeatable.",
+)
+@click.option("--skip-open-loop", is_flag=True, help="Leave out runs that held no number of streams.")
+@click.option("--dry-run", is_flag=True, help="Show what would be stored, and store nothing.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    paths: tuple[Path, ...],
+    name: str | None,
+    box: str | None,
+    temperature: str | None,
+    date: str | None,
+    zone: tzinfo,
+    columns: Mapping[str, str],
+    skip_open_loop: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Import results of `vllm bench serve --save-result`, of `vllm bench sweep` (its folder), or a plain CSV.
+
+    What is imported is labelled everywhere, never pooled with windows that were measured here, and compared with them only with
+    --across. All of it is stored or nothing, and nothing twice. See docs/importing.md for the columns.
+
+    \b
+    Example:
+      nightsweep import results.json --box spark-1 --temperature 0.7 --set engine=vllm --set speculative.method=mtp
+      nightsweep import results/20260512_221500 --box spark-1 --temperature 0 --dry-run
+      nightsweep import table.csv --name spring
+    """
+    sugar = {"box": box, "temperature": temperature, "date": date}
+    given = {**columns, **{column: value for column, value in sugar.items() if value is not None}}
+    files = _read(paths, Said(given, zone, skip_open_loop=skip_open_loop))
+    reached = ctx.find_object(Reach) or _wired()
+    called = name or _named(paths)
+    with reached.imports() as store:
+        kept = (store.trial if dry_run else store.keep)(files, name=called, at=reached.now())
+    if as_json:
+        render.print_json(_document(files, kept, name=called, stored=not dry_run))
+    else:
+        _print(files, kept, name=called, dry_run=dry_run)
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def _read(paths: Sequence[Path], said: Said) -> list[ImportedFile]:
+    """Return all files' rows (raises InvalidImport with what is wrong in all of them)."""
+    files, problems = [], []
+    for path, name, of_sweep in (one for given in paths for one in _found(given)):
+        try:
+            files.append(read_file(_bytes(path), name=name, said=said, of_sweep=of_sweep))
+        except InvalidImport as error:
+            problems += error.facts["problems"]
+    if problems:
+        raise InvalidImport(problems=tuple(problems))
+    if not any(file.rows for file in files):
+        left_out = [one for file in files for one in file.skipped] or ["no row is left to import"]
+        raise InvalidImport(problems=tuple(left_out))
+    return files
+
+
+def _found(path: Path) -> Iterator[tuple[Path, str, bool]]:
+    """Yield the files that a path stands for: (where, what it is called, whether a sweep's folder holds it)."""
+    if not path.is_dir():
+        yield path, path.name, False
+        return
+    runs = sorted(path.rglob("run=*.json"))
+    results = [one for one in sorted(path.glob("*.json")) if not one.name.endswith(NOT_RESULTS)]
+    runs = [one for one in runs if not one.name.endswith(NOT_RESULTS)]
+    if not runs and not results:
+        said = "the folder holds neither results of a sweep (SERVE-...-BENCH-.../run=0.json) nor of a client (*.json)"
+        raise InvalidImport(problems=(f"{path.name}: {said}",))
+    for one in runs or results:
+        yield one, one.relative_to(path).as_posix(), bool(runs)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidImport(problems=(f"{path}: {error.strerror or error}",)) from error
+
+
+def _named(paths: Sequence[Path]) -> str:
+    first = paths[0].resolve()
+    if len(paths) > 1 and not first.is_dir():
+        return first.parent.name
+    return first.name if first.is_dir() else first.stem
+
+
+# --- what is said ----------------------------------------------------------------------------------------------------
+
+
+def _print(files: Sequence[ImportedFile], kept: Sequence[Kept], *, name: str, dry_run: bool) -> None:
+    rows = [row for file in files for row in file.rows]
+    if dry_run:
+        render.show(_table(rows, title=f"{name}: what would be stored"))
+        render.write([render.Line("")])
+    render.write([render.Line(line) for line in _said(files, kept, name=name, dry_run=dry_run)])
+
+
+def _said(files: Sequence[ImportedFile], kept: Sequence[Kept], *, name: str, dry_run: bool) -> Iterator[str]:
+    would = "would be " if dry_run else ""
+    for one in kept:
+        known = sum(one.known.values())
+        where = f"sweep {name} of box {one.box}" + (f" (id {one.sweep_id})" if one.sweep_id and not dry_run else "")
+        new = f"{text.plural(one.added, 'row')} of {text.plural(one.configs, 'config')} {would}stored in {where}"
+        yield new if one.added else f"nothing new for box {one.box}"
+        if known:
+            yield f"  {text.plural(known, 'row')} stored already, in sweep {text.several(one.known)}: left alone"
+    notes = dict.fromkeys(note for file in files for row in file.rows for note in row.all_notes)
+    yield from (f"note: {note}" for note in notes)
+    yield from (f"left out: {skipped}" for file in files for skipped in file.skipped)
+    if not dry_run and any(one.added for one in kept):
+        yield f"`nightsweep cells --sweep {name!r}` lists them"
+
+
+def _table(rows: Sequence[ImportedRow], *, title: str) -> Table:
+    columns = (
+        Column("config", right=False),
+        Column("kind", right=False),
+        Column("streams"),
+        Column("T"),
+        Column("rate", "tokens/s"),
+        Column("runs"),
+        Column("measured", "UTC", right=False),
+        Column("box", right=False),
+        Column("from", right=False),
+    )
+    lines = tuple(
+        Row(
+            (
+                text.printable(row.config),
+                row.kind,
+                str(row.concurrency),
+                text.temperature(row.temperature),
+                text.number(row.rate, digits=2),
+                text.ABSENT if row.runs is None else str(row.runs),
+                text.ABSENT if row.date is None else text.moment(row.date),
+                text.printable(row.box),
+                text.printable(row.file if row.line is None else f"{row.file}:{row.line}"),
+            ),
+            mark="flagged" if row.flags else "",
+        )
+        for row in rows[:ROWS_SHOWN]
+    )
+    notes = (f"and {len(rows) - ROWS_SHOWN} more rows",) if len(rows) > ROWS_SHOWN else ()
+    return Table(title, columns, (Group("", lines),), notes=notes)
+
+
+def _document(files: Sequence[ImportedFile], kept: Sequence[Kept], *, name: str, stored: bool) -> dict[str, Any]:
+    return {
+        "name": name,
+        "stored": stored,
+        "tools": tools_of(files),
+        "boxes": [
+            {
+                "box": one.box,
+                "sweep_id": one.sweep_id if stored else None,
+                "rows_added": one.added,
+                "configs": one.configs,
+                "rows_known": dict(one.known),
+            }
+            for one in kept
+        ],
+        "skipped": [skipped for file in files for skipped in file.skipped],
+        "rows": [_row_document(row) for file in files for row in file.rows],
+    }
+
+
+def _row_document(row: ImportedRow) -> dict[str, Any]:
+    return {
+        "config": row.config,
+        "config_fingerprint": row.fingerprint,
+        "kind": row.kind,
+        "concurrency": row.concurrency,
+        "temperature": text.temperature_or_none(row.temperature),
+        "rate_tokens_per_second": row.rate,
+        "runs": row.runs,
+        "date": None if row.date is None else row.date.isoformat(),
+        "box": row.box,
+        "source": row.source,
+        "file": row.file,
+        "line": row.line,
+        "conditions": row.all_conditions,
+        "flags": dict(row.flags),
+        "notes": list(row.all_notes),
+    }
+
+
+def _wired() -> Reach:
+    from nightsweep import wiring
+
+    return Reach(imports=lambda: wiring.open_imports(wiring.settings()), now=lambda: datetime.now(UTC))

@@ -1,0 +1,312 @@
+"""Keeps what was read from other tools' files: all of it or nothing, and nothing twice.
+
+An imported sweep is done from the start and nobody ever holds it. Its box is a row of its own, whatever it is called: of a box
+that only a file names, nothing was looked at. Its windows have no readings.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from nightsweep.analysis.import_file import sweep_file
+from nightsweep.analysis.imported import ImportedFile, ImportedRow, contents, tools_of
+from nightsweep.plan.fingerprint import fingerprint
+from nightsweep.ports import BoxFacts
+from nightsweep.store import catalog
+from nightsweep.store.codec import JSON_ZLIB, clean_text, load_of, pack, plain
+from nightsweep.store.schema import (
+    boots,
+    cells,
+    conditions,
+    configs,
+    events,
+    imports,
+    probes,
+    request_timings,
+    sweep_configs,
+    sweeps,
+    windows,
+)
+from nightsweep.store.session import MachineTime, Outage, Patient, id_of
+from nightsweep.units import Seconds
+
+OF_UNKNOWN_BOOTS = "how many boots these runs are of is not known"
+Keyed = tuple[ImportedFile, ImportedRow, str]
+"""A row with its file and its content hash."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What an import brought to a box.
+
+    Attributes:
+        sweep_id: None where all was known already.
+        known: Rows that are stored already, by the name of the sweep that has them.
+    """
+
+    box: str
+    sweep_id: int | None
+    added: int
+    configs: int
+    known: Mapping[str, int] = field(default_factory=dict)
+
+
+class _Undone(Exception):
+    """Takes a trial back."""
+
+    def __init__(self, found: list[Kept]) -> None:
+        super().__init__("a trial is taken back")
+        self.found = found
+
+
+class Imports:
+    """Keeps imported files. Every call is one transaction; a database that is away raises StoreUnavailable.
+
+    Args:
+        revive: Starts an embedded server again; called between two tries.
+    """
+
+    def __init__(
+        self, engine: sa.Engine, *, patience: Seconds = Seconds(0.0), revive: Callable[[], None] | None = None
+    ) -> None:
+        clock = MachineTime()
+        self._do = Patient(engine, clock=clock, outage=Outage(clock, patience=patience), revive=revive)
+
+    def keep(self, files: Sequence[ImportedFile], *, name: str, at: datetime) -> list[Kept]:
+        """Keep the files' rows in a sweep of this name, one for each box; rows that are stored already are left alone."""
+        return self._do.run(lambda connection: _keep(connection, files, name=name, at=at))
+
+    def trial(self, files: Sequence[ImportedFile], *, name: str, at: datetime) -> list[Kept]:
+        """Return what `keep` would bring: all of it is done, and taken back."""
+
+        def work(connection: sa.Connection) -> None:
+            raise _Undone(_keep(connection, files, name=name, at=at))
+
+        try:
+            self._do.run(work)
+        except _Undone as undone:
+            return undone.found
+        return []
+
+
+def _keep(connection: sa.Connection, files: Sequence[ImportedFile], *, name: str, at: datetime) -> list[Kept]:
+    connection.execute(sa.text("LOCK TABLE imports IN EXCLUSIVE MODE"))  # what is known must not change meanwhile
+    known = _known(connection)
+    everything = [(file, row) for file in files for row in file.rows]
+    hashes = contents(row for _, row in everything)
+    of_box: dict[tuple[str, str], list[Keyed]] = defaultdict(list)
+    for (file, row), content in zip(everything, hashes, strict=True):
+        of_box[row.box, row.box_fingerprint].append((file, row, content))
+    found = []
+    for (box, _), keyed in of_box.items():
+        new = [one for one in keyed if one[2] not in known]
+        times: dict[str, int] = defaultdict(int)
+        for one in keyed:
+            if one[2] in known:
+                times[known[one[2]]] += 1
+        sweep_id = _Sweep(connection, new, name=name, at=at).keep() if new else None
+        named = len({row.fingerprint for _, row, _ in new})
+        found.append(Kept(box, sweep_id, len(new), named, dict(times)))
+    return found
+
+
+def _known(connection: sa.Connection) -> dict[str, str]:
+    """Return the content hashes of all imported windows, with the names of their sweeps."""
+    source = windows.join(cells, cells.c.id == windows.c.cell_id).join(sweeps, sweeps.c.id == cells.c.sweep_id)
+    wanted = sa.select(windows.c.content_hash, sweeps.c.name).select_from(source)
+    wanted = wanted.where(cells.c.sweep_id.in_(sa.select(imports.c.sweep_id)))
+    return {str(row.content_hash): str(row.name) for row in connection.execute(wanted)}
+
+
+class _Sweep:
+    """One sweep's rows on their way into the store."""
+
+    def __init__(self, connection: sa.Connection, rows: Sequence[Keyed], *, name: str, at: datetime) -> None:
+        self._connection, self._rows, self._name, self._at = connection, rows, clean_text(name), at
+        self._box_id = 0
+        self._sweep_id = 0
+        self._configs: dict[str, int] = {}
+        self._boots: dict[tuple[str, str | None], int] = {}
+        self._cells: dict[tuple[Any, ...], int] = {}
+        self._repeats: dict[int, int] = {}
+        self._conditions: dict[str, int] = {}
+
+    def keep(self) -> int:
+        """Keep all of it; return the sweep's id."""
+        first = self._rows[0][1]
+        facts = BoxFacts(first.box, first.box_fingerprint, first.box_facts)
+        self._box_id = catalog.box_id(self._connection, facts)
+        self._sweep_id = self._opened()
+        self._configs = dict(self._named())
+        for _, row, content in self._rows:
+            self._window(row, content)
+        self._close()
+        return self._sweep_id
+
+    def _opened(self) -> int:
+        probe = {"imported": True}
+        dates = [self._when(row) for _, row, _ in self._rows]
+        new = insert(sweeps).values(
+            name=self._name,
+            box_id=self._box_id,
+            probe_id=id_of(self._connection, probes, key={"hash": fingerprint(probe)}, values={"doc": probe}),
+            plan_fingerprint=fingerprint({"imported": self._name}),
+            plan={"imported": True},
+            file_text="",
+            repeats_planned=0,
+            state="done",
+            started_at=min(dates),
+            ended_at=max(dates),
+        )
+        both = {
+            "started_at": sa.func.least(sweeps.c.started_at, new.excluded.started_at),
+            "ended_at": sa.func.greatest(sweeps.c.ended_at, new.excluded.ended_at),
+        }
+        found = new.on_conflict_do_update(index_elements=["box_id", "name", "plan_fingerprint"], set_=both)
+        return int(self._connection.execute(found.returning(sweeps.c.id)).scalar_one())
+
+    def _when(self, row: ImportedRow) -> datetime:
+        return row.date or self._at
+
+    def _named(self) -> Iterator[tuple[str, int]]:
+        """Keep configs that are new, under the names that they have here; yield their rows by fingerprint."""
+        here = sa.select(sa.func.count()).where(sweep_configs.c.sweep_id == self._sweep_id)
+        position = self._connection.scalar(here) or 0
+        first: dict[str, ImportedRow] = {}  # the first name that a config has here stands
+        for _, row, _ in self._rows:
+            first.setdefault(row.fingerprint, row)
+        for config, row in first.items():
+            values = {"doc": plain(row.document), "name": clean_text(row.config)}
+            config_id = id_of(self._connection, configs, key={"hash": config}, values=values)
+            new = insert(sweep_configs).values(
+                sweep_id=self._sweep_id, config_id=config_id, position=position, name=clean_text(row.config)
+            )
+            made = self._connection.scalar(new.on_conflict_do_nothing().returning(sweep_configs.c.config_id))
+            position += made is not None
+            yield config, config_id
+
+    def _boot(self, row: ImportedRow) -> int:
+        key = (row.fingerprint, row.boot)
+        if key not in self._boots:
+            self._boots[key] = self._boot_row(row)
+        if row.boot_facts:
+            mine = sa.update(boots).where(boots.c.id == self._boots[key])
+            self._connection.execute(mine.values(dict(row.boot_facts)))
+        return self._boots[key]
+
+    def _boot_row(self, row: ImportedRow) -> int:
+        boot_key = f"import-{self._sweep_id}-{fingerprint([row.fingerprint, row.boot])[:24]}"
+        config_id = self._configs[row.fingerprint]
+        slot = (boots.c.sweep_id == self._sweep_id, boots.c.config_id == config_id)
+        earlier = self._connection.scalar(sa.select(sa.func.count()).where(*slot)) or 0
+        when = self._when(row)
+        values = {
+            "sweep_id": self._sweep_id,
+            "config_id": config_id,
+            "box_id": self._box_id,
+            "boot_round": 0,
+            "attempt": earlier + 1,
+            "fence": 0,
+            "simulated": False,
+            "state": "stopped",
+            "started_at": when,
+            "ended_at": when,
+            "engine": row.document.get("engine"),
+            "engine_version": row.conditions.get("engine_version"),
+            "host_facts": plain({"source": row.source, "boot": row.boot}),
+            "applied": {"notes": [OF_UNKNOWN_BOOTS]} if row.boot is None else {},
+        }
+        return id_of(self._connection, boots, key={"boot_key": boot_key}, values=values)
+
+    def _cell(self, row: ImportedRow) -> int:
+        place = (self._configs[row.fingerprint], row.kind, row.concurrency, row.temperature)
+        if place not in self._cells:
+            names = ("config_id", "kind", "concurrency", "temperature")
+            key = {"sweep_id": self._sweep_id, **dict(zip(names, place, strict=True))}
+            self._cells[place] = id_of(self._connection, cells, key=key, values={})
+        return self._cells[place]
+
+    def _repeat(self, cell_id: int) -> int:
+        if cell_id not in self._repeats:
+            last = sa.select(sa.func.max(windows.c.repeat)).where(windows.c.cell_id == cell_id)
+            newest = self._connection.scalar(last)
+            self._repeats[cell_id] = -1 if newest is None else int(newest)
+        self._repeats[cell_id] += 1
+        return self._repeats[cell_id]
+
+    def _under(self, row: ImportedRow) -> int:
+        document = plain(row.all_conditions)
+        key = fingerprint(document)
+        if key not in self._conditions:
+            found = id_of(self._connection, conditions, key={"fingerprint": key}, values={"doc": document})
+            self._conditions[key] = found
+        return self._conditions[key]
+
+    def _window(self, row: ImportedRow, content: str) -> None:
+        cell_id = self._cell(row)
+        values = {
+            "cell_id": cell_id,
+            "boot_id": self._boot(row),
+            "conditions_id": self._under(row),
+            "repeat": self._repeat(cell_id),
+            "attempt": 1,
+            "fence": 0,
+            "flags": list(row.flags),
+            "flag_details": plain(row.flags),
+            "content_hash": content,
+            "started_at": self._when(row),
+            "stored_at": self._at,
+            "notes": [clean_text(note) for note in row.all_notes],
+            "decode_rate": row.rate,
+            "box": sa.null(),
+            "sources": {"decode_rate": row.source},
+            "facts": plain({"imported": {"file": row.file, "line": row.line, "columns": row.record}}),
+            **{name: plain(value) for name, value in row.numbers.items()},
+        }
+        made = self._connection.execute(sa.insert(windows).values(values).returning(windows.c.id))
+        data, n_bytes = pack(load_of((), ()))
+        empty = {"n_requests": 0, "codec": JSON_ZLIB, "n_bytes": n_bytes, "data": data}
+        self._connection.execute(sa.insert(request_timings).values(window_id=made.scalar_one(), **empty))
+
+    def _close(self) -> None:
+        """Write the sweep's file, its note, and which files brought it."""
+        files = list({file.sha256: file for file, _, _ in self._rows}.values())
+        for file in files:
+            added = sum(one is file for one, _, _ in self._rows)
+            new = insert(imports).values(
+                sweep_id=self._sweep_id,
+                tool=file.tool,
+                file=clean_text(file.name),
+                content_hash=file.sha256,
+                rows_found=len(file.rows),
+                rows_added=added,
+                imported_at=self._at,
+            )
+            self._connection.execute(new.on_conflict_do_nothing())
+        count = sa.select(sa.func.count()).select_from(windows.join(cells, cells.c.id == windows.c.cell_id))
+        mine = sa.update(sweeps).where(sweeps.c.id == self._sweep_id)
+        note = f"imported ({', '.join(tools_of(files))}): not measured here, identity not proven"
+        measured = count.where(cells.c.sweep_id == self._sweep_id).scalar_subquery()
+        self._connection.execute(mine.values(file_text=self._file_text(), note=note, repeats_planned=measured))
+        named = ", ".join(clean_text(file.name) for file in files)
+        said = {"level": "info", "kind": "imported", "message": f"{len(self._rows)} rows imported from {named}"}
+        told = {"event_key": sa.func.gen_random_uuid(), "at": self._at, "sweep_id": self._sweep_id, "data": {}}
+        self._connection.execute(sa.insert(events).values(**said, **told))
+
+    def _file_text(self) -> str:
+        source = sweep_configs.join(configs, configs.c.id == sweep_configs.c.config_id)
+        wanted = sa.select(sweep_configs.c.name, configs.c.doc).select_from(source)
+        wanted = wanted.where(sweep_configs.c.sweep_id == self._sweep_id).order_by(sweep_configs.c.position)
+        places = sa.select(cells.c.concurrency, cells.c.temperature).where(cells.c.sweep_id == self._sweep_id)
+        return sweep_file(
+            self._name,
+            [(row.name, row.doc) for row in self._connection.execute(wanted)],
+            cells=[(row.concurrency, row.temperature) for row in self._connection.execute(places.distinct())],
+        )
