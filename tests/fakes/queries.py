@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from nightsweep.analysis.expected import Expected
+from nightsweep.analysis.sides import Pool, pools_of
 from nightsweep.analysis.summary import summarise
 from nightsweep.analysis.values import (
     BootRow,
@@ -57,11 +58,15 @@ class FakeQueries:
             for row in self.window_rows
             if _common(row, filters)
             and row.kind == filters.kind
+            and filters.conditions in (None, row.conditions)
             and (not filters.concurrency or row.concurrency in filters.concurrency)
             and (not filters.temperature or row.temperature in filters.temperature)
             and (filters.with_flagged == "yes" or bool(row.flags) == (filters.with_flagged == "only"))
         ]
         return found[:limit]
+
+    def pools(self, filters: Filters) -> list[Pool]:
+        return pools_of(self.windows(filters))
 
     def cells(self, filters: Filters) -> list[CellSummary]:
         return summarise(self.windows(filters))

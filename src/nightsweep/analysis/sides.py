@@ -16,6 +16,8 @@ from nightsweep.analysis.values import WindowRow
 from nightsweep.errors import NotComparable, SeveralConfigs
 
 Document = Mapping[str, object]
+Under = tuple[str, str, bool]
+"""Conditions' fingerprint, box, simulated."""
 
 NOT_OF_THE_BOX = ("docker", "memory_bytes")
 """Facts of a box that are no condition."""
@@ -30,6 +32,61 @@ class Documents:
     conditions: Mapping[str, Document]
     configs: Mapping[str, Document]
     boxes: Mapping[str, Document]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Windows of one config, under one name and one set of conditions, that may enter a mean: how many, not which.
+
+    Attributes:
+        newest: When the last of them started.
+        sweeps: Names of the sweeps that they are of.
+    """
+
+    config: str
+    config_fingerprint: str
+    conditions: str
+    box: str
+    simulated: bool
+    windows: int
+    newest: datetime
+    sweeps: tuple[str, ...]
+
+    @property
+    def under(self) -> Under:
+        """What its windows were measured under."""
+        return self.conditions, self.box, self.simulated
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which windows of a side are compared.
+
+    Attributes:
+        names: What the config is called in them.
+        left_out, left_out_for: See `Side`.
+    """
+
+    names: frozenset[str]
+    fingerprint: str
+    under: Under
+    left_out: int
+    left_out_for: tuple[str, ...]
+
+    def holds(self, row: WindowRow) -> bool:
+        """Return whether a window is one of them."""
+        here = (row.conditions, row.box, row.simulated)
+        return here == self.under and row.config_fingerprint == self.fingerprint and row.config in self.names
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which windows of both sides are compared, and all that differs between them."""
+
+    a: Chosen
+    b: Chosen
+    settings: tuple[Difference, ...]
+    conditions: tuple[Difference, ...]
 
 
 @dataclass(frozen=True)
@@ -70,32 +127,50 @@ def measured(rows: Sequence[WindowRow]) -> list[WindowRow]:
     return [row for row in once.values() if not row.flags and not row.control and row.decode_rate is not None]
 
 
-def one_config(rows: Sequence[WindowRow], *, wanted: str) -> list[WindowRow]:
-    """Return the windows of the one config that is meant: of configs that fit, those that are called exactly so go first.
+def pools_of(rows: Sequence[WindowRow]) -> list[Pool]:
+    """Return windows counted by what may be pooled, in the order of the windows."""
+    found: dict[tuple[str, str, str, str, bool], list[WindowRow]] = defaultdict(list)
+    for row in measured(rows):
+        found[row.config, row.config_fingerprint, row.conditions, row.box, row.simulated].append(row)
+    return [
+        Pool(
+            *key,
+            windows=len(group),
+            newest=max(row.started for row in group),
+            sweeps=tuple(sorted({row.sweep_name for row in group})),
+        )
+        for key, group in found.items()
+    ]
+
+
+def one_config(pools: Sequence[Pool], *, wanted: str) -> list[Pool]:
+    """Return the pools of the one config that is meant: of configs that fit, those that are called exactly so go first.
 
     Raises:
         SeveralConfigs: Several are left, with their names, fingerprints, sweeps and run counts.
     """
-    exact = [row for row in rows if row.config == wanted]
-    meant = exact or list(rows)
-    found: dict[str, list[WindowRow]] = defaultdict(list)
-    for row in meant:
-        found[row.config_fingerprint].append(row)
+    meant = [pool for pool in pools if pool.config == wanted] or list(pools)
+    found: dict[str, list[Pool]] = defaultdict(list)
+    for pool in meant:
+        found[pool.config_fingerprint].append(pool)
     if len(found) > 1:
-        lines = [
-            f"  {text.short(fingerprint)}  {' / '.join(sorted({row.config for row in group}))}"
-            f"  ({text.plural(len(group), 'window')}; sweeps {text.several(sorted({row.sweep_name for row in group}))})"
-            for fingerprint, group in found.items()
-        ]
-        raise SeveralConfigs(wanted=wanted, count=len(found), listing="\n".join(lines))
+        listing = "\n".join(_listed(fingerprint, group) for fingerprint, group in found.items())
+        raise SeveralConfigs(wanted=wanted, count=len(found), listing=listing)
     return meant
 
 
-def paired(a: Sequence[WindowRow], b: Sequence[WindowRow], *, known: Documents, across: bool = False) -> Pairing:
+def _listed(fingerprint: str, group: Sequence[Pool]) -> str:
+    names = " / ".join(sorted({pool.config for pool in group}))
+    runs = text.plural(sum(pool.windows for pool in group), "window")
+    sweeps = text.several(sorted({name for pool in group for name in pool.sweeps}))
+    return f"  {text.short(fingerprint)}  {names}  ({runs}; sweeps {sweeps})"
+
+
+def chosen(a: Sequence[Pool], b: Sequence[Pool], *, known: Documents, across: bool = False) -> Choice:
     """Return the newest conditions that both have in common; where there are none, those that differ least.
 
     Args:
-        a, b: Windows as `one_config` gives them, at least one each.
+        a, b: Pools as `one_config` gives them, at least one each.
         across: Compare also where conditions differ that make two numbers answers to different questions.
 
     Raises:
@@ -103,37 +178,37 @@ def paired(a: Sequence[WindowRow], b: Sequence[WindowRow], *, known: Documents, 
     """
     settings = tuple(config_differences(*(known.configs.get(side[0].config_fingerprint, {}) for side in (a, b))))
     named = {one.name for one in settings}
-    sets_a, sets_b = _by_conditions(a), _by_conditions(b)
-    pairs = [(one, other) for one in sets_a for other in sets_b if one[2] == other[2]]
+    newest_a, newest_b = _newest(a), _newest(b)
+    pairs = [(one, other) for one in newest_a for other in newest_b if one[2] == other[2]]
     if not pairs:
         raise NotComparable(reason="one is simulated and the other is real", remedy="Such are never compared")
-    documents = {key: expanded(key, known) for key in {*sets_a, *sets_b}}
+    documents = {under: expanded(under, known) for under in {*newest_a, *newest_b}}
     between = {pair: _unnamed(differences(documents[pair[0]], documents[pair[1]]), named) for pair in pairs}
 
-    def rank(pair: tuple[_Set, _Set]) -> tuple[int, int, float]:
+    def rank(pair: tuple[Under, Under]) -> tuple[int, int, float]:
         found = between[pair]
-        newest = min(_newest(sets_a[pair[0]]), _newest(sets_b[pair[1]]))
+        newest = min(newest_a[pair[0]], newest_b[pair[1]])
         return sum(one.meaningless for one in found), len(found), -newest.timestamp()
 
     best = min(pairs, key=rank)
     _refuse([one for one in between[best] if one.meaningless], across=across)
-    if {row.window_id for row in sets_a[best[0]]} & {row.window_id for row in sets_b[best[1]]}:
+    return Choice(_chosen(a, best[0], documents), _chosen(b, best[1], documents), settings, tuple(between[best]))
+
+
+def paired(choice: Choice, a: Sequence[WindowRow], b: Sequence[WindowRow]) -> Pairing:
+    """Return the two sides of a choice with their windows, at least one each.
+
+    Raises:
+        NotComparable: Both sides have the same windows.
+    """
+    if {row.window_id for row in a} & {row.window_id for row in b}:
         raise NotComparable(
             reason="both have the same windows", remedy="Name two configs, or one in two sweeps: sweep:NAME/CONFIG"
         )
-    return Pairing(
-        _side(a, best[0], sets_a, documents),
-        _side(b, best[1], sets_b, documents),
-        settings,
-        tuple(between[best]),
-    )
+    return Pairing(_side(choice.a, a), _side(choice.b, b), choice.settings, choice.conditions)
 
 
-_Set = tuple[str, str, bool]
-"""Conditions' fingerprint, box, simulated."""
-
-
-def expanded(key: _Set, known: Documents) -> dict[str, object]:
+def expanded(key: Under, known: Documents) -> dict[str, object]:
     """Return a document of conditions by dotted key, with the box's own facts in place of its fingerprint."""
     document = dict(known.conditions.get(key[0], {}))
     facts = known.boxes.get(str(document.get("box")))
@@ -146,20 +221,17 @@ def expanded(key: _Set, known: Documents) -> dict[str, object]:
     return {name: value for name, value in flat(document).items() if value is not None and value != []}
 
 
-def _by_conditions(rows: Sequence[WindowRow]) -> dict[_Set, list[WindowRow]]:
-    found: dict[_Set, list[WindowRow]] = defaultdict(list)
-    for row in rows:
-        found[row.conditions, row.box, row.simulated].append(row)
-    return found
-
-
 def _unnamed(found: Sequence[Difference], named: set[str]) -> list[Difference]:
     """Leave out conditions that are settings of the config under another name."""
     return [one for one in found if OF_THE_CONFIG.get(one.name) not in named]
 
 
-def _newest(rows: Sequence[WindowRow]) -> datetime:
-    return max(row.started for row in rows)
+def _newest(pools: Sequence[Pool]) -> dict[Under, datetime]:
+    """Return when the last window under each set of conditions started."""
+    found: dict[Under, datetime] = {}
+    for pool in pools:
+        found[pool.under] = max(pool.newest, found.get(pool.under, pool.newest))
+    return found
 
 
 def _refuse(found: Sequence[Difference], *, across: bool) -> None:
@@ -175,15 +247,15 @@ def brief(value: str) -> str:
     return text.short(value) if hashed else text.printable(value)
 
 
-def _side(
-    rows: Sequence[WindowRow],
-    chosen: _Set,
-    sets: Mapping[_Set, Sequence[WindowRow]],
-    documents: Mapping[_Set, Document],
-) -> Side:
-    others = [key for key in sets if key != chosen]
-    names = {one.name for key in others for one in differences(documents[chosen], documents[key])}
-    left_out = sum(len(sets[key]) for key in others)
-    kept = tuple(sets[chosen])
-    newest = max(kept, key=lambda row: row.started)
-    return Side(newest.config, newest.config_fingerprint, chosen[0], kept, left_out, tuple(sorted(names)))
+def _chosen(pools: Sequence[Pool], under: Under, documents: Mapping[Under, Document]) -> Chosen:
+    kept = [pool for pool in pools if pool.under == under]
+    others = {pool.under for pool in pools} - {under}
+    left_out = sum(pool.windows for pool in pools if pool.under != under)
+    differing = {one.name for other in others for one in differences(documents[under], documents[other])}
+    names = frozenset(pool.config for pool in kept)
+    return Chosen(names, kept[0].config_fingerprint, under, left_out, tuple(sorted(differing)))
+
+
+def _side(chosen: Chosen, rows: Sequence[WindowRow]) -> Side:
+    newest = max(rows, key=lambda row: row.started)
+    return Side(newest.config, chosen.fingerprint, chosen.under[0], tuple(rows), chosen.left_out, chosen.left_out_for)

@@ -14,7 +14,7 @@ from nightsweep.cli import filters, places, render
 from nightsweep.cli.documents import documents_of, family_of
 from nightsweep.cli.reading import Queries, access, find_sweep
 from nightsweep.errors import NotFound
-from nightsweep.plan.words import DECODE, SINGLE_BATCH
+from nightsweep.plan.words import DECODE, SINGLE_BATCH, WHOLE_RUN
 
 
 def parse_ratio(words: str) -> float:
@@ -40,18 +40,25 @@ def _ratio(ctx: click.Context, param: click.Parameter, value: str) -> float:
         raise click.BadParameter(str(error), ctx=ctx, param=param) from error
 
 
-def _windows_of(wanted: str, queries: Queries, asked: Filters) -> list[WindowRow]:
-    """Return the windows of the one config that is meant (raises NotFound, SeveralConfigs)."""
+def _meant(wanted: str, queries: Queries, asked: Filters) -> tuple[Filters, list[sides.Pool]]:
+    """Return the filters that find the one config that is meant, and its pools (raises NotFound, SeveralConfigs)."""
     pattern, where = wanted, asked
     if wanted.startswith("sweep:"):
         sweep, slash, pattern = wanted.removeprefix("sweep:").partition("/")
         if not slash or not pattern:
             raise click.UsageError(f"{wanted!r} names no config: write sweep:NAME/CONFIG")
         where = replace(asked, sweep=find_sweep(queries, sweep).sweep_id)
-    rows = sides.measured(queries.windows(replace(where, config=pattern)))
-    if not rows:
+    where = replace(where, config=pattern)
+    pools = queries.pools(where)
+    if not pools:
         raise NotFound(what=f"a clean window of config {wanted!r}", hint=_hint(pattern, queries))
-    return sides.one_config(rows, wanted=pattern)
+    return where, sides.one_config(pools, wanted=pattern)
+
+
+def _windows_of(side: sides.Chosen, queries: Queries, where: Filters) -> list[WindowRow]:
+    """Return the windows that are compared: of years of windows under other conditions, none is read."""
+    rows = queries.windows(replace(where, conditions=side.under[0]))
+    return [row for row in sides.measured(rows) if side.holds(row)]
 
 
 def _hint(pattern: str, queries: Queries) -> str:
@@ -79,6 +86,7 @@ def _hint(pattern: str, queries: Queries) -> str:
     help="Difference of the rates within which both are called the same.",
 )
 @click.option("--single-batch", is_flag=True, help="Compare single-batch runs instead of decode windows.")
+@click.option("--whole-runs", is_flag=True, help="Compare imported rates over whole runs instead of decode windows.")
 @click.option("--across", is_flag=True, help="Compare also across conditions that make it another question.")
 @render.output_options
 @click.pass_context
@@ -90,6 +98,7 @@ def command(
     at: Sequence[places.Place],
     same_within: float,
     single_batch: bool,
+    whole_runs: bool,
     across: bool,
     form: str,
 ) -> None:
@@ -105,11 +114,15 @@ def command(
       nightsweep compare mtp sweep:dflash2-depth/3fa9c1 --at c=1,T=0.7 --same-within 2%
     """
     with access(ctx).queries() as queries:
-        kind = SINGLE_BATCH if single_batch else DECODE
+        if single_batch and whole_runs:
+            raise click.UsageError("--single-batch and --whole-runs: one kind of rate is compared at a time")
+        kind = SINGLE_BATCH if single_batch else WHOLE_RUN if whole_runs else DECODE
         asked = replace(filters.asked(ctx, queries), with_flagged="no", kind=kind)
-        rows_a, rows_b = (_windows_of(wanted, queries, asked) for wanted in (a, b))
-        known = documents_of(queries, [*rows_a, *rows_b])
-        pairing = sides.paired(rows_a, rows_b, known=known, across=across)
+        (where_a, pools_a), (where_b, pools_b) = (_meant(wanted, queries, asked) for wanted in (a, b))
+        known = documents_of(queries, [*pools_a, *pools_b])
+        choice = sides.chosen(pools_a, pools_b, known=known, across=across)
+        rows = _windows_of(choice.a, queries, where_a), _windows_of(choice.b, queries, where_b)
+        pairing = sides.paired(choice, *rows)
         family = family_of(queries, [*pairing.a.rows, *pairing.b.rows])
     found = compared.compared(
         pairing, family=family, same_within=same_within, wanted=lambda row: places.wanted(row, at)
@@ -126,8 +139,9 @@ def command(
 
 def _print(pairing: sides.Pairing, found: Sequence[compared.Compared]) -> None:
     render.write([*(render.Line(line) for line in compared.differing(pairing)), render.Line("")])
-    render.show(compared.compared_table(found, title="B against A, decode rate", simulated=pairing.simulated))
-    beside = compared.pooled_table(found, simulated=pairing.simulated)
+    render.show(compared.compared_table(found, title=compared.title_of(pairing), simulated=pairing.simulated))
+    whole = pairing.a.rows[0].kind == WHOLE_RUN  # prefill is in its rate, which is no multiple of the acceptance length
+    beside = None if whole else compared.pooled_table(found, simulated=pairing.simulated)
     if beside is not None:
         render.write([render.Line("")])
         render.show(beside)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nightsweep.analysis.sides import Documents
+from nightsweep.analysis.sides import Documents, Pool
 from nightsweep.analysis.values import Filters, WindowRow
 from nightsweep.cli.reading import Queries
 from nightsweep.plan.words import DECODE
@@ -23,7 +23,7 @@ def family_of(queries: Queries, rows: Sequence[WindowRow]) -> list[WindowRow]:
     return [row for one in asked for row in queries.windows(one, limit=FAMILY_WINDOWS)]
 
 
-def documents_of(queries: Queries, rows: Sequence[WindowRow]) -> Documents:
+def documents_of(queries: Queries, rows: Sequence[WindowRow | Pool]) -> Documents:
     """Return the documents of the rows' conditions, configs and boxes."""
     conditions = queries.condition_documents({row.conditions for row in rows})
     return Documents(

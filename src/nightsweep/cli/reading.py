@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nightsweep.analysis.doctor import SpoolFacts
     from nightsweep.analysis.expected import Expected
     from nightsweep.analysis.grouping import GroupSummary
+    from nightsweep.analysis.sides import Pool
     from nightsweep.analysis.values import (
         BootRow,
         CellSummary,
@@ -42,6 +43,9 @@ class Queries(Protocol):
 
     def windows(self, filters: Filters, *, limit: int | None = None) -> Sequence[WindowRow]:
         """Return stored windows, the first `limit`."""
+
+    def pools(self, filters: Filters) -> Sequence[Pool]:
+        """Return how many windows may enter a mean, by config, name, conditions and box."""
 
     def prefills(self, filters: Filters) -> Sequence[PrefillRow]:
         """Return stored prefill measurements."""

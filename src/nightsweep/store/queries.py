@@ -38,6 +38,7 @@ from nightsweep.store.session import AWAY, first_line
 
 if TYPE_CHECKING:
     from nightsweep.analysis.expected import Expected
+    from nightsweep.analysis.sides import Pool
     from nightsweep.analysis.whole import ConfigRow, WholeBoot, WholeWindow
     from nightsweep.engine.values import LogLine
     from nightsweep.measurement.boxstate import BoxSample
@@ -69,6 +70,12 @@ class Queries:
     def windows(self, filters: Filters, *, limit: int | None = None) -> list[WindowRow]:
         """Return windows, by sweep, config in plan order, temperature, concurrency, repeat and attempt; the first `limit`."""
         return self._all(statements.windows_matching(filters).limit(limit), rows.window_row)
+
+    def pools(self, filters: Filters) -> list[Pool]:
+        """Return how many windows may enter a mean, by config, name, conditions and box."""
+        from nightsweep.store import pools  # brings the statistics along: lists need none
+
+        return self._all(pools.pools_matching(filters), pools.pool)
 
     def prefills(self, filters: Filters) -> list[PrefillRow]:
         """Return prefills, by sweep, config in plan order, repeat and attempt. Concurrency and temperature do not apply."""

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from nightsweep.analysis.sides import pools_of
 from nightsweep.analysis.summary import summarise
 from nightsweep.analysis.values import CellSummary, Filters, Spread
 from nightsweep.plan.model import CONTROL_ROUND
@@ -137,6 +138,18 @@ def test_groups_hold_every_clean_window_once_and_say_what_they_pool(nights: list
     assert (group.cells, group.conditions) == (2, 2)
     assert (rate.n, rate.boots) == (len(rows), len({row.boot_id for row in rows}))
     assert rate.mean == pytest.approx(sum(row.decode_rate or 0 for row in rows) / len(rows))
+
+
+def test_the_database_counts_the_pools_of_a_comparison_as_one_by_one(nights: list[Night], queries: Queries) -> None:
+    for filters in (*ASKED, Filters(), Filters(sweep=2)):
+        pools = queries.pools(filters)
+        assert pools, filters
+        assert set(pools) == set(pools_of(queries.windows(filters))), filters
+    one = queries.pools(Filters())[0]
+    under = queries.windows(Filters(config=one.config, conditions=one.conditions))
+    assert {row.conditions for row in under} == {one.conditions}
+    assert one.windows == len([row for row in under if not row.control])
+    assert {cell.conditions for cell in queries.cells(Filters(conditions=one.conditions))} == {one.conditions}
 
 
 def test_configs_are_listed_once_with_what_was_measured(nights: list[Night], queries: Queries) -> None:

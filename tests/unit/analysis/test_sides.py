@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from nightsweep.analysis.compared import compared, compared_table, differing
-from nightsweep.analysis.sides import Documents, one_config, paired
+from nightsweep.analysis.sides import Documents, Pairing, chosen, one_config, pools_of
+from nightsweep.analysis.sides import paired as of_choice
 from nightsweep.analysis.values import WindowRow
 from nightsweep.errors import NotComparable, SeveralConfigs
 
@@ -32,6 +33,12 @@ def windows(name: str, conditions: str, *rates: float, day: int = 0, **facts: An
         )
         for i, rate in enumerate(rates)
     ]
+
+
+def paired(a: list[WindowRow], b: list[WindowRow], *, known: Documents, across: bool = False) -> Pairing:
+    """Return both sides as `compare` makes them: chosen by counts, then only with the windows of the choice."""
+    choice = chosen(pools_of(a), pools_of(b), known=known, across=across)
+    return of_choice(choice, [row for row in a if choice.a.holds(row)], [row for row in b if choice.b.holds(row)])
 
 
 def documents(**conditions: dict[str, Any]) -> Documents:
@@ -63,6 +70,13 @@ def test_the_newest_conditions_that_both_have_are_taken_and_the_others_are_named
     assert "A: 2 windows under other conditions left out (they differ in software)." in list(differing(pairing))
 
 
+def test_a_pool_counts_what_may_enter_a_mean_and_no_flagged_or_control_window() -> None:
+    clean = windows("a", "ca", 20.0, 21.0)
+    rows = [*clean, clean[0], *windows("a", "ca", 5.0, flags=("aborted",)), *windows("a", "ca", 9.0, boot_round=1000)]
+    (pool,) = pools_of(rows)
+    assert (pool.windows, pool.newest, pool.sweeps) == (2, clean[1].started, ("night",))
+
+
 def test_another_prompt_set_is_refused_unless_told_and_then_marked() -> None:
     known = documents(ca={}, cb={"prompts": "q" * 64})
     sides = windows("a", "ca", 20.0), windows("b", "cb", 30.0)
@@ -87,9 +101,9 @@ def test_a_config_is_not_compared_with_its_own_windows() -> None:
 def test_a_pattern_that_fits_several_configs_lists_them() -> None:
     rows = [*windows("dflash k=5", "c", 1.0), *windows("dflash k=7", "c", 2.0, 3.0)]
     with pytest.raises(SeveralConfigs) as raised:
-        one_config(rows, wanted="dflash*")
+        one_config(pools_of(rows), wanted="dflash*")
     assert "dflash k=7  (2 windows; sweeps night)" in str(raised.value)
-    assert {row.config for row in one_config(rows, wanted="dflash k=7")} == {"dflash k=7"}
+    assert {pool.config for pool in one_config(pools_of(rows), wanted="dflash k=7")} == {"dflash k=7"}
 
 
 def test_the_table_shows_runs_and_range_beside_every_mean_and_marks_a_lone_run() -> None:
