@@ -21,8 +21,8 @@ from nightsweep.units import Seconds
 FASTEST_SAMPLING = 0.25
 """Seconds between occupancy samples at least: reading the page costs the engine some milliseconds."""
 
-SAMPLES_ENOUGH = 40
-"""Samples of a window at most: one a second in 40 s. More tell no more, and each costs engine and probe some milliseconds."""
+SAMPLES_ENOUGH = 20
+"""Samples of a window at most: one in two seconds of 40. More tell no more, and each costs engine and probe some milliseconds."""
 
 SAMPLES_WANTED = 8
 """Of a window, however short: of a few samples all show a queue by chance."""
