@@ -37,7 +37,7 @@ from nightsweep.store.embedded import EmbeddedPostgres
 from nightsweep.store.migrate import upgrade
 from nightsweep.store.postgres import PostgresStore, connect
 from nightsweep.store.schema import boots, cells, conditions, configs, windows
-from nightsweep.sweep.loop import left_of
+from nightsweep.sweep.left import left_now
 from nightsweep.units import Seconds
 
 LOOKS, RESUMES = 7, 5
@@ -120,9 +120,10 @@ def left(*, looks: int = LOOKS) -> list[Figure]:
             asked, both = [], []
             for _ in range(looks):
                 begin = time.perf_counter()
-                stored = store.stored(sweep_id)
+                store.stored(sweep_id)
                 asked.append(time.perf_counter() - begin)
-                remaining = left_of(plan, stored)
+                begin = time.perf_counter()
+                stored, remaining = left_now(store, plan, sweep_id)
                 both.append(time.perf_counter() - begin)
             windows_left = sum(len(task.repeats) for task in remaining)
             said = f"{len(stored.windows):,} windows stored, {windows_left:,} in {len(remaining):,} boots left"

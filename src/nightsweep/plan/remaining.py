@@ -50,11 +50,13 @@ def remaining(
     most, runs = plan.probe.max_attempts, single_batches or {}
     touched = _touched(plan, windows=windows, prefills=prefills, runs=runs)
     out: list[BootTask] = []
-    for config, boot_round in boot_order(plan):
+    order = tuple(boot_order(plan))
+    whole = {number: _whole(plan, number) for number in {each for _, each in order}}
+    for config, boot_round in order:
         slot = (config.fingerprint, boot_round)
         if config.fingerprint in given_up or len(failed_boots.get(slot, ())) >= MAX_FAILED_BOOTS:
             continue
-        if touched.get(slot) == _whole(plan, boot_round):
+        if touched.get(slot) == whole[boot_round]:
             continue  # all clean: most boots of a sweep that is far on
         task = boot_task(plan, config, boot_round)
         if slot in touched:

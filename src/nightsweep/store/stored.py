@@ -52,7 +52,7 @@ def _windows(
         .join(cells, cells.c.id == tried.c.cell_id)
         .join(configs, configs.c.id == cells.c.config_id)
     ).all()
-    return {tuple(key): (clean, attempts) for *key, clean, attempts in rows}
+    return {row[:4]: row[4:] for row in rows}
 
 
 def _place(repeat: sa.ColumnElement[int]) -> tuple[sa.ColumnElement[Any], ...]:

@@ -24,7 +24,7 @@ from nightsweep.errors import (
 from nightsweep.measurement.values import WindowResult
 from nightsweep.plan.estimate import prefill_seconds, single_batch_seconds, window_seconds
 from nightsweep.plan.model import CONTROL_ROUND, BootTask, Repeat, SweepPlan
-from nightsweep.plan.remaining import prefill_key, remaining, slots, window_key
+from nightsweep.plan.remaining import prefill_key, slots, window_key
 from nightsweep.ports import BoxFacts, Progress, Stored
 from nightsweep.sweep.boot import Running, boot_name, booted
 from nightsweep.sweep.breaking import how_it_broke_off
@@ -32,6 +32,7 @@ from nightsweep.sweep.expecting import write_estimates, write_expected
 from nightsweep.sweep.guard import Guard
 from nightsweep.sweep.launch import check_secrets
 from nightsweep.sweep.lease import Held, held
+from nightsweep.sweep.left import clean_count, left_now
 from nightsweep.sweep.leftovers import stop_leftovers
 from nightsweep.sweep.measure import Measuring, api_key, measure_repeat, warm_up
 from nightsweep.sweep.night import Night
@@ -196,10 +197,9 @@ def box_of(plan: SweepPlan, tools: Tools) -> BoxFacts:
 
 def _night(run: _Run) -> tuple[str, str]:
     """Take production down, sweep, bring it back; return the sweep's state and a note."""
-    stored = run.tools.store.stored(run.sweep_id)
+    stored, left = left_now(run.tools.store, run.plan, run.sweep_id)
     run.done = clean_count(run.plan, stored)
     run.say("start", f"sweep {run.sweep_id}: {run.done} of {slots(run.plan)} windows are stored")
-    left = left_of(run.plan, stored)
     stop_leftovers(run.tools, run.plan, box=run.box.name, sweep_id=run.sweep_id)
     ending = ("done", "everything that could be measured is measured" if left else "nothing was left to measure")
     with run.guard.nothing_forgotten():
@@ -250,11 +250,10 @@ def _until_nothing_is_left(run: _Run, left: tuple[BootTask, ...]) -> None:
         while waiting:
             run.check()
             _one_boot(run, waiting.pop(run.night.next_boot(waiting)))
-        after = run.tools.store.stored(run.sweep_id)
+        after, left = left_now(run.tools.store, run.plan, run.sweep_id)
         if after == before and not run.disturbed:  # a pass that stored nothing would go on for ever
             run.problems.append("a whole pass over what is left stored nothing: giving up on it")
             return
-        left = left_of(run.plan, after)
 
 
 def _one_boot(run: _Run, task: BootTask) -> None:
@@ -359,23 +358,6 @@ def _outcome_of(result: WindowResult) -> str:
     return f"{rate} [{', '.join(result.flags)}]" if result.flags else rate
 
 
-def left_of(plan: SweepPlan, stored: Stored) -> tuple[BootTask, ...]:
-    """Return the boots that are still to be made: the plan minus what is stored."""
-    return remaining(
-        plan,
-        windows=stored.windows,
-        prefills=stored.prefills,
-        failed_boots=stored.failed_boots,
-        single_batches=stored.single_batches,
-    )
-
-
-def clean_count(plan: SweepPlan, stored: Stored) -> int:
-    """Return how many of the planned repeats have a clean window; the plan's repeats may have been lowered since."""
-    asked = plan.probe.repeats
-    return sum(clean for key, (clean, _) in stored.windows.items() if key[3] < asked or key[3] >= CONTROL_ROUND)
-
-
 def _release_after(run: _Run, error: BaseException) -> None:
     """Record why the run broke off. The first error counts: failing to record it must not hide it."""
     if isinstance(error, LeaseLost):
@@ -387,14 +369,13 @@ def _release_after(run: _Run, error: BaseException) -> None:
 
 
 def _outcome(run: _Run, state: str, note: str) -> Outcome:
-    stored = run.tools.store.stored(run.sweep_id)
-    left = sum(len(task.repeats) for task in left_of(run.plan, stored))
+    stored, left = left_now(run.tools.store, run.plan, run.sweep_id)
     return Outcome(
         sweep_id=run.sweep_id,
         state=state,
         note=note,
         windows_done=clean_count(run.plan, stored),
         windows_planned=slots(run.plan),
-        windows_left=left,
+        windows_left=sum(len(task.repeats) for task in left),
         problems=tuple(run.problems),
     )
