@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from nightsweep.analysis import text
-from nightsweep.analysis.blocks import Block, Bullets, Heading, Lines, Paragraph
+from nightsweep.analysis.blocks import Block, Bullets, Details, Heading, Lines, Paragraph, left_out
+from nightsweep.analysis.plots import Figure
 from nightsweep.analysis.tables import Row, Table
 
 _SPECIAL = re.compile(r"([\\`*|<>\[\]])")
+NO_PICTURES: Mapping[str, str] = MappingProxyType({})
 
 
 def escape(value: str) -> str:
@@ -17,12 +20,31 @@ def escape(value: str) -> str:
     return _SPECIAL.sub(r"\\\1", text.printable(value))
 
 
-def document(blocks: Sequence[Block]) -> str:
-    """Return the blocks as one text."""
-    return "\n\n".join(_block(block) for block in blocks) + "\n"
+def document(blocks: Sequence[Block], *, pictures: Mapping[str, str] = NO_PICTURES) -> str:
+    """Return the blocks as one text.
+
+    Args:
+        pictures: Where the picture of each plot lies, by the plot's name; a plot without one is left out.
+    """
+    shown = (_figure(block, pictures) if isinstance(block, Figure) else _block(block) for block in blocks)
+    return "\n\n".join(part for part in shown if part) + "\n"
+
+
+def _figure(figure: Figure, pictures: Mapping[str, str]) -> str:
+    if figure.plot is None:
+        return _block(left_out(figure))
+    if figure.name not in pictures:
+        return ""
+    loud = f" **{text.SIMULATED}**" if figure.simulated else ""
+    return (
+        f"![{escape(figure.title)}]({pictures[figure.name]})\n\n*{escape(figure.title)}.* {prose(figure.caption)}{loud}"
+    )
 
 
 def _block(block: Block) -> str:
+    if isinstance(block, Details):
+        inside = "\n\n".join(_block(each) for each in block.blocks)
+        return f"<details><summary>{escape(block.summary)}</summary>\n\n{inside}\n\n</details>"
     if isinstance(block, Heading):
         return f"{'#' * block.level} {escape(block.text)}"
     if isinstance(block, Paragraph):
@@ -30,7 +52,9 @@ def _block(block: Block) -> str:
     if isinstance(block, Bullets):
         loud = block.loud or ("\0",)  # no item begins with it
         return bullets(f"**{prose(item)}**" if item.startswith(loud) else prose(item) for item in block.items)
-    return code(block.lines) if isinstance(block, Lines) else table(block)
+    if isinstance(block, Lines):
+        return code(block.lines, language=block.language)
+    return "" if isinstance(block, Figure) else table(block)
 
 
 def prose(value: str) -> str:

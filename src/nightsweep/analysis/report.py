@@ -1,24 +1,132 @@
-"""A sweep's report as Markdown: the same rows give the same text."""
+"""A sweep's report as blocks: the same rows give the same document, as Markdown or HTML, with plots or without."""
 
 from __future__ import annotations
 
 import json
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 
 from nightsweep.analysis import listings, markdown, tables, text
+from nightsweep.analysis.blocks import Block, Bullets, Details, Heading, Lines, Paragraph, without_plots
 from nightsweep.analysis.caveats import caveats
+from nightsweep.analysis.confounded import between_configs
 from nightsweep.analysis.control import control_table
 from nightsweep.analysis.expected import Expected, expected_and_found, expected_table, worth_reading
-from nightsweep.analysis.markdown import bullets, code, escape, inline_code
+from nightsweep.analysis.figures import (
+    Measured,
+    acceptance_figure,
+    acceptance_table,
+    decode_rate_figure,
+    spread_figure,
+    spread_table,
+    step_time_figure,
+)
+from nightsweep.analysis.runs import runs_table, single_batch_runs_table
+from nightsweep.analysis.series import known_series
+from nightsweep.analysis.sides import Documents
 from nightsweep.analysis.summary import in_plan_order, summarise, summarise_prefills
-from nightsweep.analysis.values import BootRow, CellSummary, PrefillRow, PrefillSummary, SweepRow, WindowRow
+from nightsweep.analysis.timeline import Ran, timeline_figure, timeline_table
+from nightsweep.analysis.tradeoffs import kv_figure, pareto_figure, tradeoff_table
+from nightsweep.analysis.values import (
+    BootRow,
+    CellSummary,
+    Event,
+    PrefillRow,
+    PrefillSummary,
+    ProductionRow,
+    SweepRow,
+    WindowRow,
+)
+from nightsweep.analysis.whole_runs import whole_runs_table
 from nightsweep.plan.model import SweepPlan
 
 FLAGGED_SHOWN = 60
 """Flagged windows listed at most; the report says how many more there are."""
+
+
+@dataclass(frozen=True)
+class Reported:
+    """What is stored of a sweep.
+
+    Attributes:
+        windows, prefills, single_batches: All of the sweep, flagged ones too.
+        plan: None is not known.
+        documents: Of the windows' conditions, configs and boxes; None where they were not read.
+    """
+
+    sweep: SweepRow
+    boots: Sequence[BootRow]
+    windows: Sequence[WindowRow]
+    prefills: Sequence[PrefillRow]
+    plan: SweepPlan | None
+    software_version: str
+    single_batches: Sequence[WindowRow] = ()
+    whole_runs: Sequence[WindowRow] = ()
+    expected: Sequence[Expected] = ()
+    production: Sequence[ProductionRow] = ()
+    events: Sequence[Event] = ()
+    documents: Documents | None = None
+
+    @property
+    def order(self) -> list[str]:
+        """Fingerprints of the configs in the plan's order."""
+        return [config.fingerprint for config in self.plan.configs] if self.plan is not None else []
+
+    @property
+    def cells(self) -> list[CellSummary]:
+        """The cells in the plan's order."""
+        return in_plan_order(summarise(self.windows), fingerprints=self.order)
+
+    @property
+    def in_time(self) -> list[BootRow]:
+        """The boots in the order they were made."""
+        return sorted(self.boots, key=lambda boot: (boot.started, boot.boot_id))
+
+    @property
+    def measured(self) -> Measured:
+        """What the plots of cells are made of."""
+        return Measured(self.windows, known_series(self.windows, fingerprints=self.order), self.sweep.simulated)
+
+    @property
+    def ran(self) -> Ran:
+        """What the timeline is made of."""
+        schedule = None if self.plan is None else self.plan.schedule
+        return Ran(
+            boots=self.in_time,
+            windows=(*self.windows, *self.single_batches),
+            prefills=self.prefills,
+            production=self.production,
+            events=self.events,
+            zone="UTC" if schedule is None else schedule.timezone,
+            simulated=self.sweep.simulated,
+            fingerprints=self.order,
+        )
+
+
+def report_blocks(told: Reported) -> tuple[Block, ...]:
+    """Return the report.
+
+    Units:
+        tokens / second, milliseconds, percent, GiB; cold start in seconds.
+    """
+    cells, prefills = told.cells, summarise_prefills(told.prefills)
+    return (
+        *_title(told.sweep),
+        _summary(told.sweep, cells=cells, boots=told.in_time),
+        *_what_ran(told),
+        *_boots(told.in_time, simulated=told.sweep.simulated),
+        *_cells(told, cells),
+        *_single_batches(told),
+        *_whole_runs(told),
+        *_prefills(prefills),
+        *_expected(told),
+        *_control(told.windows),
+        *_timeline(told),
+        *_flagged((*told.windows, *told.single_batches, *told.whole_runs)),
+        *_caveats(told, cells=cells, prefills=prefills),
+    )
 
 
 def report_markdown(
@@ -32,100 +140,90 @@ def report_markdown(
     single_batches: Sequence[WindowRow] = (),
     expected: Sequence[Expected] = (),
 ) -> str:
-    """Return the report. `windows`, `prefills` and `single_batches` are all of the sweep, flagged ones too.
-
-    `plan` None is not known.
-
-    Units:
-        tokens / second, milliseconds, percent, GiB; cold start in seconds.
-    """
-    order = [config.fingerprint for config in plan.configs] if plan is not None else []
-    cells = in_plan_order(summarise(windows), fingerprints=order)
-    prefill_cells = summarise_prefills(prefills)
-    alone = in_plan_order(summarise(single_batches), fingerprints=order)
-    in_time = sorted(boots, key=lambda boot: (boot.started, boot.boot_id))
-    sections = [
-        _title(sweep),
-        _summary(sweep, cells=cells, boots=in_time),
-        _what_ran(sweep, boots=in_time, plan=plan, software_version=software_version),
-        _boots(in_time, simulated=sweep.simulated),
-        _cells(cells),
-        _single_batches(alone),
-        _prefills(prefill_cells),
-        _expected(expected, windows, simulated=sweep.simulated),
-        _control(windows),
-        _flagged((*windows, *single_batches)),
-        _caveats(sweep, boots=in_time, cells=cells, prefills=prefill_cells, plan=plan),
-    ]
-    return "\n\n".join(section for section in sections if section) + "\n"
-
-
-def _title(sweep: SweepRow) -> str:
-    loud = f" ({text.SIMULATED})" if sweep.simulated else ""
-    title = f"# Sweep report: {escape(sweep.name)}{loud}"
-    if not sweep.simulated:
-        return title
-    return (
-        f"{title}\n\n> **{text.SIMULATED}.** Every number here was measured on a simulated engine. "
-        "None of them says anything about a real engine, model or box."
+    """Return the report as Markdown without plots, where no picture can stand beside it. Arguments as of `Reported`."""
+    told = Reported(
+        sweep,
+        boots=boots,
+        windows=windows,
+        prefills=prefills,
+        plan=plan,
+        software_version=software_version,
+        single_batches=single_batches,
+        expected=expected,
     )
+    return markdown.document(without_plots(report_blocks(told)))
 
 
-def _summary(sweep: SweepRow, *, cells: Sequence[CellSummary], boots: Sequence[BootRow]) -> str:
+def title_of(sweep: SweepRow) -> str:
+    """Return the report's title."""
+    loud = f" ({text.SIMULATED})" if sweep.simulated else ""
+    return f"Sweep report: {text.printable(sweep.name)}{loud}"
+
+
+def _title(sweep: SweepRow) -> Iterator[Block]:
+    yield Heading(1, title_of(sweep))
+    if sweep.simulated:
+        yield Paragraph(
+            f"{text.SIMULATED}. Every number here was measured on a simulated engine. "
+            "None of them says anything about a real engine, model or box.",
+            loud=True,
+        )
+
+
+def _summary(sweep: SweepRow, *, cells: Sequence[CellSummary], boots: Sequence[BootRow]) -> Block:
     measured = sum(cell.decode_rate is not None for cell in cells)
     failed = sum(boot.state == "failed" for boot in boots)
     flagged = text.plural(sweep.windows_flagged, "flagged window")
-    note = f" ({escape(sweep.note)})" if sweep.note else ""
+    note = f" ({sweep.note})" if sweep.note else ""
     reused = sorted(sweep.reused.items())
-    return bullets(
+    return Bullets(
         (
-            f"state: **{sweep.state}**{note}; {sweep.repeats_clean:,} of {sweep.repeats_planned:,} planned repeats "
+            f"state: {sweep.state}{note}; {sweep.repeats_clean:,} of {sweep.repeats_planned:,} planned repeats "
             "have a clean window",
             f"{text.plural(measured, 'cell')} with numbers; {flagged} left out",
             *(f"reused from sweep {origin}: {text.plural(count, 'measurement')}" for origin, count in reused),
             f"{text.plural(len(boots), 'boot')} of {text.plural(sweep.configs, 'config')}, {failed} failed",
             f"ran from {text.moment(sweep.started)} to {text.moment(sweep.ended)} UTC",
-        )
+        ),
+        loud=("state: failed",),
     )
 
 
-def _what_ran(sweep: SweepRow, *, boots: Sequence[BootRow], plan: SweepPlan | None, software_version: str) -> str:
-    simulated = f" (**{text.SIMULATED}**)" if sweep.simulated else ""
-    items = [f"box: {escape(sweep.box)}{simulated}"]
-    items += [
-        f"engine: {escape(name)}" for name in dict.fromkeys(map(listings.engine_name, boots)) if name != text.ABSENT
-    ]
+def _what_ran(told: Reported) -> Iterator[Block]:
+    boots, plan, simulated = told.in_time, told.plan, told.sweep.simulated
+    items = [f"box: {told.sweep.box}{f' ({text.SIMULATED})' if simulated else ''}"]
+    items += [f"engine: {name}" for name in dict.fromkeys(map(listings.engine_name, boots)) if name != text.ABSENT]
     images = dict.fromkeys((boot.image, boot.image_digest) for boot in boots if boot.image or boot.image_digest)
-    items += [f"image: {_image(image, digest)}" for image, digest in images]
+    items += [f"image: {' '.join(f'`{part}`' for part in image if part)}" for image in images]
     items += (
-        list(_probe_items(plan)) if plan is not None else ["sweep file: not readable; conditions are with each window"]
+        list(_probe_items(plan)) if plan is not None else [f"{_planless(told.sweep)}; conditions are with each window"]
     )
-    items.append(f"report written by nightsweep {escape(software_version)}")
-    return "\n\n".join(
-        part for part in ("## What ran", bullets(items), _configs(boots, plan=plan, simulated=sweep.simulated)) if part
-    )
+    items.append(f"report written by nightsweep {told.software_version}")
+    yield Heading(2, "What ran")
+    yield Bullets(tuple(items))
+    yield from _configs(boots, plan=plan, simulated=simulated)
 
 
-def _image(image: str | None, digest: str | None) -> str:
-    return " ".join(inline_code(part) for part in (image, digest) if part)
+def _planless(sweep: SweepRow) -> str:
+    return "sweep file: not readable" if sweep.source is None else f"{sweep.source}: planned by nobody here"
 
 
 def _probe_items(plan: SweepPlan) -> Iterator[str]:
     probe = plan.probe
     streams = ", ".join(str(at) for at in probe.concurrency)
     temperatures = ", ".join(text.temperature(value) for value in probe.temperature)
-    yield f"model: {', '.join(dict.fromkeys(inline_code(config.engine.model) for config in plan.configs))}"
+    yield f"model: {', '.join(dict.fromkeys(f'`{config.engine.model}`' for config in plan.configs))}"
     yield f"streams: {streams}; temperature: {temperatures}"
     yield (
         f"window: {text.duration(probe.window)}; {text.plural(probe.repeats, 'repeat')} of each cell, over "
         f"{text.plural(probe.boots, 'boot')} of each config; warm-up up to {text.duration(probe.warmup)}"
     )
     hashed = f" ({text.short(probe.prompts_hash)})" if probe.prompts_hash else ""
-    through = f"through {inline_code(probe.through)}" if probe.through else "straight to the engine"
-    yield f"prompts: {escape(probe.prompts)}{hashed}, order seed {probe.prompt_seed}"
-    yield f"load: {escape(probe.api)} requests, {through}"
+    through = f"through `{probe.through}`" if probe.through else "straight to the engine"
+    yield f"prompts: {probe.prompts}{hashed}, order seed {probe.prompt_seed}"
+    yield f"load: {probe.api} requests, {through}"
     sent = (f"{key} {value}" for key, value in asdict(probe.sampling).items() if value is not None)
-    yield f"sampling sent with every request: {escape(', '.join(sent))}"
+    yield f"sampling sent with every request: {', '.join(sent)}"
     if probe.prefill is not None:
         repeats = text.plural(probe.prefill.repeats, "run")
         lengths = ", ".join(text.count(length) for length in probe.prefill.lengths)
@@ -140,10 +238,9 @@ def _probe_items(plan: SweepPlan) -> Iterator[str]:
         )
 
 
-def _configs(boots: Sequence[BootRow], *, plan: SweepPlan | None, simulated: bool) -> str:
+def _configs(boots: Sequence[BootRow], *, plan: SweepPlan | None, simulated: bool) -> Iterator[Block]:
     """Engine configs with what makes them differ, and the command each was started with."""
     commands = {boot.config_fingerprint: (boot.config, boot.command) for boot in boots if boot.command}
-    parts = []
     if plan is not None:
         rows = tuple(
             tables.Row((config.name, text.short(config.fingerprint), _settings(config.speculative)))
@@ -151,118 +248,154 @@ def _configs(boots: Sequence[BootRow], *, plan: SweepPlan | None, simulated: boo
         )
         columns = tuple(tables.Column(heading, right=False) for heading in ("config", "fingerprint", "speculative"))
         title = f"{text.plural(len(rows), 'engine config')}"
-        parts.append(markdown.table(tables.Table(title, columns, (tables.Group("", rows),), simulated=simulated)))
+        yield tables.Table(title, columns, (tables.Group("", rows),), simulated=simulated)
     if commands:
-        listed = "\n\n".join(
-            f"{escape(name)}:\n\n{code([shlex.join(command)], language='sh')}" for name, command in commands.values()
-        )
-        parts.append(f"<details><summary>Commands that the engine was started with</summary>\n\n{listed}\n\n</details>")
-    return "\n\n".join(parts)
+        listed: list[Block] = []
+        for name, command in commands.values():
+            listed += [Paragraph(f"{name}:"), Lines((shlex.join(command),), language="sh")]
+        yield Details("Commands that the engine was started with", tuple(listed))
 
 
 def _settings(speculative: object) -> str:
     return "none" if not speculative else json.dumps(speculative, sort_keys=True, default=str)
 
 
-def _boots(boots: Sequence[BootRow], *, simulated: bool) -> str:
+def _boots(boots: Sequence[BootRow], *, simulated: bool) -> Iterator[Block]:
+    yield Heading(2, "Boots")
     if not boots:
-        return "## Boots\n\nNo boot is stored."
-    parts = ["## Boots", markdown.table(listings.boots_table(boots, title="Boots in the order they were made"))]
+        yield Paragraph("No boot is stored.")
+        return
+    yield listings.boots_table(boots, title="Boots in the order they were made")
     failures = [boot for boot in boots if boot.failure_kind is not None]
     if failures:
-        loud = f" ({text.SIMULATED})" if simulated else ""
-        parts.append(f"### Failures{loud}")
-        parts += [_failure(boot) for boot in failures]
-    return "\n\n".join(parts)
+        yield Heading(3, f"Failures{f' ({text.SIMULATED})' if simulated else ''}")
+        for boot in failures:
+            yield from _failure(boot)
 
 
-def _failure(boot: BootRow) -> str:
+def _failure(boot: BootRow) -> Iterator[Block]:
     ended = [f"exit code {boot.exit_code}"] if boot.exit_code is not None else []
     ended += ["killed for memory"] if boot.oom_killed else []
     facts = ", ".join([listings.outcome(boot), *ended])
-    parts = [f"**{escape(boot.config)}**, boot {boot.boot_id}: {escape(facts)}."]
+    yield Paragraph(f"{boot.config}, boot {boot.boot_id}: {facts}.", loud=True)
     if boot.failure_lines:
-        parts.append("Deciding lines:\n\n" + code(boot.failure_lines))
+        yield Paragraph("Deciding lines:")
+        yield Lines(boot.failure_lines)
     if boot.failure_remedy:
-        parts.append(f"Remedy: {escape(boot.failure_remedy)}")
-    return "\n\n".join(parts)
+        yield Paragraph(f"Remedy: {boot.failure_remedy}")
 
 
-def _cells(cells: Sequence[CellSummary]) -> str:
+def _cells(told: Reported, cells: Sequence[CellSummary]) -> Iterator[Block]:
+    yield Heading(2, "Cells")
     if not cells:
-        return "## Cells\n\nNothing was measured: no window is stored."
-    legend = (
+        whole = "No decode window: another client's whole runs stand below."
+        yield Paragraph(whole if told.whole_runs else "Nothing was measured: no window is stored.")
+        return
+    yield Paragraph(
         "Decode rate is tokens per second after prefill, all streams together. In the overview each field is "
         "mean (n: least–most), and the highest mean of a column is bold; whether it is ahead is in the caveats."
     )
-    parts = ["## Cells", legend]
+    measured = told.measured
     for temperature in sorted({cell.temperature for cell in cells}):
-        parts += _cells_at(temperature, [cell for cell in cells if cell.temperature == temperature])
-    return "\n\n".join(parts)
+        here = [cell for cell in cells if cell.temperature == temperature]
+        yield from _cells_at(temperature, here, measured=measured, boots=told.boots)
+    yield Heading(3, "Spread")
+    yield spread_figure(measured)
+    yield from _there(spread_table(measured))
+    runs = runs_table(told.windows, measured.known, simulated=told.sweep.simulated)
+    if runs is not None:
+        yield Details("Every run by itself", (runs,))
 
 
-def _cells_at(temperature: Decimal, cells: Sequence[CellSummary]) -> list[str]:
+def _cells_at(
+    temperature: Decimal, cells: Sequence[CellSummary], *, measured: Measured, boots: Sequence[BootRow]
+) -> Iterator[Block]:
     at = text.temperature(temperature)
-    overview = tables.pivot_table(cells, title=f"Decode rate at T={at}, tokens/s: mean (n: least–most)")
-    details = tables.cells_table(cells, title=f"Cells at T={at}", client_side=True)
-    return [f"### Temperature {at}", markdown.table(overview), markdown.table(details)]
+    yield Heading(3, f"Temperature {at}")
+    yield decode_rate_figure(measured, temperature=temperature)
+    yield tables.pivot_table(cells, title=f"Decode rate at T={at}, tokens/s: mean (n: least–most)")
+    yield step_time_figure(measured, temperature=temperature)
+    yield tables.cells_table(cells, title=f"Cells at T={at}", client_side=True, with_boots=True)
+    yield acceptance_figure(measured, temperature=temperature)
+    yield from _there(acceptance_table(measured, temperature=temperature))
+    yield pareto_figure(measured, temperature=temperature)
+    yield kv_figure(measured, boots=boots, temperature=temperature)
+    yield from _there(tradeoff_table(measured, boots=boots, temperature=temperature))
 
 
-def _single_batches(cells: Sequence[CellSummary]) -> str:
+def _there(table: tables.Table | None) -> Iterator[Block]:
+    if table is not None:
+        yield table
+
+
+def _single_batches(told: Reported) -> Iterator[Block]:
+    cells = in_plan_order(summarise(told.single_batches), fingerprints=told.order)
     if not cells:
-        return ""
-    title = "Single batch: one request alone, never pooled with decode windows"
-    return f"## Single batch\n\n{markdown.table(tables.single_batch_table(cells, title=title))}"
+        return
+    simulated = told.sweep.simulated
+    known = known_series(told.single_batches, fingerprints=told.order)
+    yield Heading(2, "Single batch")
+    yield tables.single_batch_table(cells, title="Single batch: one request alone, never pooled with decode windows")
+    yield from _there(single_batch_runs_table(told.single_batches, boots=told.boots, known=known, simulated=simulated))
 
 
-def _prefills(prefills: Sequence[PrefillSummary]) -> str:
-    if not prefills:
-        return ""
-    title = "Prefill rate: prompt tokens per second on a prompt that no cache has seen"
-    return f"## Prefill\n\n{markdown.table(tables.prefills_table(prefills, title=title))}"
+def _whole_runs(told: Reported) -> Iterator[Block]:
+    cells = in_plan_order(summarise(told.whole_runs), fingerprints=told.order)
+    if cells:
+        yield Heading(2, "Whole runs")
+        yield whole_runs_table(cells, title="Whole runs of another client, never pooled with decode windows")
 
 
-def _expected(expected: Sequence[Expected], windows: Sequence[WindowRow], *, simulated: bool) -> str:
-    if not expected:
-        return ""
-    found = worth_reading(expected_and_found(expected, windows))
-    table = expected_table(found, title="What was written before the run, and what was found", simulated=simulated)
-    return f"## Expected and found\n\n{markdown.table(table)}"
+def _prefills(prefills: Sequence[PrefillSummary]) -> Iterator[Block]:
+    if prefills:
+        title = "Prefill rate: prompt tokens per second on a prompt that no cache has seen"
+        yield Heading(2, "Prefill")
+        yield tables.prefills_table(prefills, title=title)
 
 
-def _control(windows: Sequence[WindowRow]) -> str:
+def _expected(told: Reported) -> Iterator[Block]:
+    if told.expected:
+        found = worth_reading(expected_and_found(told.expected, told.windows))
+        title = "What was written before the run, and what was found"
+        yield Heading(2, "Expected and found")
+        yield expected_table(found, title=title, simulated=told.sweep.simulated)
+
+
+def _control(windows: Sequence[WindowRow]) -> Iterator[Block]:
     """The control through the night, where there is one."""
     table = control_table(windows, title="The control's clean windows in the order of the night")
-    if table is None:
-        return ""
-    legend = (
-        "The control is booted again through the night, to show how far the box drifts. Its extra windows start at the same "
-        "prompt each time, and enter no mean."
-    )
-    return f"## Control\n\n{legend}\n\n{markdown.table(table)}"
+    if table is not None:
+        yield Heading(2, "Control")
+        yield Paragraph(
+            "The control is booted again through the night, to show how far the box drifts. Its extra windows start at the "
+            "same prompt each time, and enter no mean."
+        )
+        yield table
 
 
-def _flagged(windows: Sequence[WindowRow]) -> str:
+def _timeline(told: Reported) -> Iterator[Block]:
+    ran = told.ran
+    table = timeline_table(ran)
+    if table is not None:
+        yield Heading(2, "Timeline")
+        yield timeline_figure(ran)
+        yield table
+
+
+def _flagged(windows: Sequence[WindowRow]) -> Iterator[Block]:
     flagged = sorted((row for row in windows if row.flags), key=lambda row: row.window_id)
     if not flagged:
-        return ""
-    content = listings.flagged_table(
-        flagged[:FLAGGED_SHOWN], title="Flagged windows: stored, and left out of every mean"
-    )
+        return
+    yield Heading(2, "Flagged windows")
+    yield listings.flagged_table(flagged[:FLAGGED_SHOWN], title="Flagged windows: stored, and left out of every mean")
     more = len(flagged) - FLAGGED_SHOWN
-    rest = f"\n\nAnd {more:,} more: `nightsweep cells --sweep {flagged[0].sweep_id} --flagged`." if more > 0 else ""
-    return f"## Flagged windows\n\n{markdown.table(content)}{rest}"
+    if more > 0:
+        yield Paragraph(f"And {more:,} more: `nightsweep cells --sweep {flagged[0].sweep_id} --flagged`.")
 
 
-def _caveats(
-    sweep: SweepRow,
-    *,
-    boots: Sequence[BootRow],
-    cells: Sequence[CellSummary],
-    prefills: Sequence[PrefillSummary],
-    plan: SweepPlan | None,
-) -> str:
-    found = caveats(sweep, boots=boots, cells=cells, prefills=prefills, plan=plan)
-    if not found:
-        return "## Caveats\n\nThe data call for none."
-    return "## Caveats\n\n" + bullets(escape(sentence) for sentence in found)
+def _caveats(told: Reported, *, cells: Sequence[CellSummary], prefills: Sequence[PrefillSummary]) -> Iterator[Block]:
+    found = caveats(told.sweep, boots=told.in_time, cells=cells, prefills=prefills, plan=told.plan)
+    if told.documents is not None:
+        found += tuple(between_configs(cells, told.documents))
+    yield Heading(2, "Caveats")
+    yield Bullets(found, loud=(text.SIMULATED,)) if found else Paragraph("The data call for none.")

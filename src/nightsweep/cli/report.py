@@ -1,55 +1,144 @@
-"""`nightsweep report`: a sweep's report as Markdown."""
+"""`nightsweep report`: a sweep's report as Markdown or as one HTML page, with plots."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import click
 
 from nightsweep import __version__
-from nightsweep.analysis.report import report_markdown
+from nightsweep.analysis import markdown
+from nightsweep.analysis.blocks import Block, Paragraph, figures_of, without_plots
 from nightsweep.analysis.values import Filters
-from nightsweep.cli.reading import access, find_sweep
-from nightsweep.plan.words import SINGLE_BATCH
+from nightsweep.cli.documents import documents_of
+from nightsweep.cli.reading import Queries, access, find_sweep
+from nightsweep.errors import ExtraMissing, Unwritable
+from nightsweep.plan.model import SINGLE_BATCH, WHOLE_RUN
 from nightsweep.service.telling import replace_file
+
+if TYPE_CHECKING:
+    from nightsweep.analysis.report import Reported
+    from nightsweep.drawing import Drawing
+
+EVENTS_READ = 5000
+"""Newest events of a sweep that are looked through for pauses."""
+
+INSTALL = "pip install 'nightsweep[report]'"
+FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command("report")
 @click.argument("sweep")
+@click.option("--html", type=FILE, metavar="FILE", help="Write one HTML page with plots; it needs no network.")
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write here, not to stdout."
+    "--markdown", "beside", type=FILE, metavar="FILE", help="Write Markdown, with plots in a folder beside it."
 )
+@click.option("-o", "--output", type=FILE, metavar="FILE", help="Write the text without plots here, not to stdout.")
 @click.pass_context
-def command(ctx: click.Context, *, sweep: str, output: Path | None) -> None:
-    """Write a sweep's report as Markdown: what ran, boots, cells with run counts, flagged windows, caveats.
+def command(ctx: click.Context, *, sweep: str, html: Path | None, beside: Path | None, output: Path | None) -> None:
+    """Write a sweep's report: what ran, boots, cells with run counts, plots, timeline, flagged windows, caveats.
 
-    SWEEP is a name (the newest of that name) or an id.
+    SWEEP is a name (the newest of that name) or an id. Without --html or --markdown it is Markdown without plots. Plots are
+    drawn by matplotlib (pip install 'nightsweep[report]'); without it, everything else is there.
 
     \b
     Example:
+      nightsweep report dflash2-depth --html dflash2-depth.html
+      nightsweep report dflash2-depth --markdown night.md     (plots in night-plots/)
       nightsweep report dflash2-depth -o dflash2-depth.md
     """
-    if output is not None and not output.absolute().parent.is_dir():
-        raise click.BadParameter(f"directory {output.absolute().parent} does not exist", ctx=ctx, param_hint="-o")
+    from nightsweep.analysis.report import report_blocks, title_of
+
+    for option, path in (("--html", html), ("--markdown", beside), ("-o", output)):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise click.BadParameter(f"directory {path.absolute().parent} does not exist", ctx=ctx, param_hint=option)
     with access(ctx).queries() as queries:
-        found = find_sweep(queries, sweep)
-        of_sweep = Filters(sweep=found.sweep_id, with_flagged="yes")
-        report = report_markdown(
-            found,
-            boots=queries.boots(of_sweep),
-            windows=queries.windows(of_sweep),
-            prefills=queries.prefills(of_sweep),
-            single_batches=queries.windows(replace(of_sweep, kind=SINGLE_BATCH)),
-            plan=queries.sweep_plan(found.sweep_id),
-            expected=queries.expectations(found.sweep_id),
-            software_version=__version__,
-        )
-    if output is None:
-        click.echo(report, nl=False)
-    else:
+        told = _told(queries, sweep)
+    blocks = report_blocks(told)
+    if output is not None or (html is None and beside is None):
+        _write_text(output, markdown.document(without_plots(blocks)))
+    if html is None and beside is None:
+        return
+    drawn = _drawn(blocks)
+    said = _said(blocks, drawn)
+    if html is not None:
+        from nightsweep.analysis.page import page
+
+        inside = {name: drawing.for_page for name, drawing in (drawn or {}).items()}
+        _write_text(html, page(said, title=title_of(told.sweep), drawings=inside))
+    if beside is not None:
+        pictures = _write_pictures(beside, drawn or {})
+        _write_text(beside, markdown.document(said, pictures=pictures))
+
+
+def _told(queries: Queries, sweep: str) -> Reported:
+    from nightsweep.analysis.report import Reported
+
+    found = find_sweep(queries, sweep)
+    of_sweep = Filters(sweep=found.sweep_id, with_flagged="yes")
+    windows = queries.windows(of_sweep)
+    return Reported(
+        found,
+        boots=queries.boots(of_sweep),
+        windows=windows,
+        prefills=queries.prefills(of_sweep),
+        single_batches=queries.windows(replace(of_sweep, kind=SINGLE_BATCH)),
+        whole_runs=queries.windows(replace(of_sweep, kind=WHOLE_RUN)),
+        plan=queries.sweep_plan(found.sweep_id),
+        expected=queries.expectations(found.sweep_id),
+        production=queries.productions(found.sweep_id),
+        events=queries.events(found.sweep_id, limit=EVENTS_READ),
+        documents=documents_of(queries, windows),
+        software_version=__version__,
+    )
+
+
+def _drawn(blocks: Sequence[Block]) -> Mapping[str, Drawing] | None:
+    """Return each plot's drawing by its name; None, and a line to stderr, where matplotlib is not installed."""
+    from nightsweep.drawing import can_draw, drawings
+
+    if not can_draw():
+        missing = ExtraMissing(what="drawing the plots", package="matplotlib", extra="report")
+        click.echo(f"warning: {missing}", err=True)
+        return None
+    return drawings(figures_of(blocks))
+
+
+def _said(blocks: Sequence[Block], drawn: Mapping[str, Drawing] | None) -> Sequence[Block]:
+    """Return the document; one whose plots could not be drawn says so after its title."""
+    if drawn is not None:
+        return blocks
+    line = f"No plots: drawing them needs matplotlib, which `{INSTALL}` brings."
+    return [blocks[0], Paragraph(line, loud=True), *without_plots(blocks[1:])]
+
+
+def _write_pictures(document: Path, drawn: Mapping[str, Drawing]) -> dict[str, str]:
+    """Write the plots into a folder beside the document; return where each lies, as the document refers to it."""
+    folder = document.absolute().parent / f"{document.stem}-plots"
+    if drawn:
         try:
-            replace_file(output, report)
+            folder.mkdir(exist_ok=True)
         except OSError as error:
-            raise click.FileError(str(output), hint=error.strerror or str(error)) from error
-        click.echo(f"wrote {output}", err=True)
+            raise Unwritable(path=str(folder), reason=error.strerror or str(error)) from error
+    for name, drawing in drawn.items():
+        _write(folder / f"{name}.svg", drawing.for_file)
+    return {name: f"{quote(folder.name)}/{name}.svg" for name in drawn}
+
+
+def _write_text(path: Path | None, content: str) -> None:
+    if path is None:
+        click.echo(content, nl=False)
+        return
+    _write(path, content)
+    click.echo(f"wrote {path}", err=True)
+
+
+def _write(path: Path, content: str) -> None:
+    try:
+        replace_file(path, content)
+    except OSError as error:
+        raise click.FileError(str(path), hint=error.strerror or str(error)) from error

@@ -46,7 +46,7 @@ def test_a_simulated_sweep_says_so_in_its_title_and_with_every_table() -> None:
     )
     assert "SIMULATED" in report.splitlines()[0]
     captions = [line for line in report.splitlines() if re.match(r"\*[^*].*\*", line)]
-    assert len(captions) == 8
+    assert len(captions) == 15
     assert all("**SIMULATED**" in caption for caption in captions)
 
 
@@ -60,7 +60,7 @@ def test_every_row_of_a_table_has_as_many_fields_as_its_heading() -> None:
         sweep, boots=boots, windows=windows, prefills=prefills, plan=plan, software_version="0.1.0"
     )
     tables = [block for block in report.split("\n\n") if block.startswith("| ")]
-    assert len(tables) == 8
+    assert len(tables) == 15
     for table in tables:
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
 
