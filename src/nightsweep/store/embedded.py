@@ -20,6 +20,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,6 +52,9 @@ log_min_duration_statement = 2000
 timezone = 'UTC'
 log_timezone = 'UTC'
 """
+LINUX_SETTINGS = "recovery_init_sync_method = syncfs\n"
+"""After a crash the data must be on disk before it is recovered: one call, and not one for each of a thousand files, which
+took 6 to 9 s of a restart here against 0.4 s."""
 SETTINGS_FILE = "nightsweep.conf"
 LOG_LIMIT = 10 * 1024 * 1024
 ORPHANS_TIMEOUT = 30.0
@@ -218,7 +222,7 @@ class EmbeddedPostgres:
         quoted = '"' + str(place.sockets).replace('"', '""') + '"'
         settings = SETTINGS.format(sockets="'" + quoted.replace("'", "''") + "'")
         conf = place.data / SETTINGS_FILE
-        conf.write_text(settings)
+        conf.write_text(settings + (LINUX_SETTINGS if sys.platform == "linux" else ""))
         if place.user is not None:
             os.chown(conf, place.user.uid, place.user.gid)
         log = place.logs / "server.log"
@@ -293,7 +297,7 @@ class EmbeddedPostgres:
     def _wait_answering(self) -> None:
         started = time.monotonic()
         ready_since: float | None = None
-        while not self.alive():
+        while not (self._ready() and self.alive()):  # one that recovers is not called upon: it would log each call
             now = time.monotonic()
             ready_since = (ready_since or now) if self._ready() else None
             if now - started > GONE_AFTER and postmaster_of(self.data) is None:
