@@ -110,6 +110,9 @@ class FakeQueries:
     def sweep_plan(self, sweep_id: int) -> SweepPlan | None:
         return self.plans.get(sweep_id)
 
+    def written_plan(self, sweep_id: int) -> SweepPlan | None:
+        return self.plans.get(sweep_id)
+
     def condition_documents(self, fingerprints: Collection[str]) -> dict[str, Mapping[str, Any]]:
         return {key: self.conditions[key] for key in fingerprints if key in self.conditions}
 

@@ -53,7 +53,7 @@ def enter(
         store.boot_ready(lease, boot, replace(ready, facts=facts), at=at)
         known = known_conditions(plan, config, box_fingerprint=box.fingerprint, software="by hand")
         told: dict[str, Any] = {"engine_version": version, "image_digest": digest, "simulated": False}
-        told |= {"not_applied": [], "source": BY_HAND}
+        told |= {"not_applied": [], "entered": BY_HAND}
         for streams, rates in table[config.name].items():
             cell = Cell(config.fingerprint, streams, Decimal(temperature))
             for index, rate in enumerate(rates):

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 
 from nightsweep.analysis import text
+from nightsweep.analysis.leading import leads as leads
+from nightsweep.analysis.leading import lone_leads
 from nightsweep.analysis.values import BootRow, CellSummary, PrefillSummary, SweepRow
 from nightsweep.plan.model import SweepPlan
 
@@ -35,6 +37,8 @@ def caveats(
         lambda: _failed(boots, cells),
         lambda: _unmeasured(cells, plan),
         lambda: _only_flagged(cells, prefills),
+        lambda: _imported(cells),
+        lambda: _lone_leads(cells),
         lambda: _single_runs(cells),
         lambda: _open_leads(cells),
         lambda: _wide(cells),
@@ -144,6 +148,22 @@ def _only_flagged(cells: Sequence[CellSummary], prefills: Sequence[PrefillSummar
         yield f"No clean prefill measurement: {text.several(prompts)}."
 
 
+def _imported(cells: Sequence[CellSummary]) -> Iterator[str]:
+    sources = sorted({cell.source for cell in cells if cell.source is not None})
+    if sources:
+        count = sum(cell.source is not None for cell in cells)
+        yield (
+            f"Imported, not measured here ({', '.join(sources)}): {text.plural(count, 'cell')}. Nobody proved which engine "
+            "answered, their conditions are what the files state, and they are never pooled with measured windows."
+        )
+
+
+def _lone_leads(cells: Sequence[CellSummary]) -> Iterator[str]:
+    lone = [f"{cell_name(cell)} ({cell.decode_rate.mean:,.1f})" for cell in lone_leads(cells) if cell.decode_rate]
+    if lone:
+        yield f"A lone run is ahead: measure it again before it decides anything: {text.several(lone)}."
+
+
 def _single_runs(cells: Sequence[CellSummary]) -> Iterator[str]:
     single = [cell_name(cell) for cell in cells if cell.single]
     if single:
@@ -162,23 +182,6 @@ def _open_leads(cells: Sequence[CellSummary]) -> Iterator[str]:
             "Which config is ahead is open, because the runs of the two highest means overlap or one of them is "
             f"a single run: {text.several(open_leads)}."
         )
-
-
-def leads(cells: Sequence[CellSummary]) -> tuple[tuple[CellSummary, CellSummary | None], ...]:
-    """Return, for each concurrency, temperature and box, the cell of the highest mean and that of the next config.
-
-    A cell of a config that was not applied as asked takes no part.
-    """
-    columns: defaultdict[tuple[int, Decimal, str], list[CellSummary]] = defaultdict(list)
-    for cell in cells:
-        if cell.decode_rate is not None and not cell.not_applied:
-            columns[(cell.concurrency, cell.temperature, cell.box)].append(cell)
-    found = []
-    for measured in columns.values():
-        ranked = sorted(measured, key=lambda cell: -(cell.decode_rate.mean if cell.decode_rate else 0.0))
-        others = [cell for cell in ranked if cell.config_fingerprint != ranked[0].config_fingerprint]
-        found.append((ranked[0], others[0] if others else None))
-    return tuple(found)
 
 
 def overlap(first: CellSummary, second: CellSummary) -> bool:
@@ -207,7 +210,7 @@ def _single_boots(boots: Sequence[BootRow], cells: Sequence[CellSummary]) -> Ite
         if boot.windows:
             rounds[boot.config_fingerprint].add(boot.boot_id)
     once = sum(len(ids) == 1 for ids in rounds.values())
-    if once and any(cell.decode_rate is not None for cell in cells):
+    if once and any(cell.decode_rate is not None and cell.source is None for cell in cells):
         which = "Every config was" if once == len(rounds) else f"{text.plural(once, 'config')} of {len(rounds)} were"
         yield f"{which} measured in one boot only: what differs from boot to boot is not in these ranges."
 

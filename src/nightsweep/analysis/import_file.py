@@ -10,9 +10,9 @@ from nightsweep.analysis.tables import names_apart
 from nightsweep.plan import yamltree
 from nightsweep.plan.expand import default_command
 from nightsweep.plan.fingerprint import fingerprint
-from nightsweep.plan.words import UNKNOWN_TEMPERATURE
+from nightsweep.plan.words import IMPORT_WROTE, UNKNOWN_TEMPERATURE
 
-HEAD = "# Written by `nightsweep import`: what the imported files state."
+HEAD = f"{IMPORT_WROTE}: what the imported files state."
 OWED = "Volumes, devices, environment and production are not known: fill them in before this is run."
 NO_IMAGE = "The image is not known: write `host: docker` and `image:` in place of `host: process` and `command:`."
 Document = Mapping[str, Any]

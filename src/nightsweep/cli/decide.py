@@ -53,7 +53,7 @@ def command(
     reached = reach(ctx)
     with reached.queries() as queries, reached.decisions() as store:
         found = find_sweep(queries, sweep)
-        plan = queries.sweep_plan(found.sweep_id)
+        plan = queries.written_plan(found.sweep_id)
         windows = [row for row in queries.windows(Filters(sweep=found.sweep_id)) if places.wanted(row, at)]
         names = _names(plan, windows)
         choice = Choice(

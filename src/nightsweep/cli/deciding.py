@@ -91,7 +91,7 @@ def judge(decision: Decision, store: Decisions, queries: Queries, reached: Reach
     """Return how a decision stands today."""
     now = store.now(decision)
     skipped: list[str] = []
-    values = {**now.values, **_prompts(decision, queries.sweep_plan(decision.sweep_id), reached, skipped)}
+    values = {**now.values, **_prompts(decision, queries.written_plan(decision.sweep_id), reached, skipped)}
     production = None
     if any(name.startswith(PRODUCTION) for name in decision.premises):
         settings, why = production_settings(reached, decision.evidence.container)

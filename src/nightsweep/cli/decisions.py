@@ -99,7 +99,7 @@ def _reasked(judged: Judged, queries: Queries) -> str:
 
 
 def _plan(judged: Judged, queries: Queries) -> SweepPlan:
-    plan = queries.sweep_plan(judged.decision.sweep_id)
+    plan = queries.written_plan(judged.decision.sweep_id)
     if plan is None:
         name = judged.decision.sweep_name
         raise NotFound(what=f"a readable file of sweep {name}", hint="this version reads it no more; write one by hand")

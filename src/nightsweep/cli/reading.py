@@ -93,7 +93,10 @@ class Queries(Protocol):
         """Return the whole log of a boot, in order."""
 
     def sweep_plan(self, sweep_id: int) -> SweepPlan | None:
-        """Return the plan of a sweep; None when this program cannot read it any more."""
+        """Return the plan of a sweep; None when this program cannot read it any more, or it was imported."""
+
+    def written_plan(self, sweep_id: int) -> SweepPlan | None:
+        """Return what a sweep's file says, also one that an import wrote."""
 
     def condition_documents(self, fingerprints: Collection[str]) -> Mapping[str, Mapping[str, Any]]:
         """Return conditions' documents by fingerprint."""

@@ -16,6 +16,9 @@ MEASURED = "measured"
 IMPORTED = "imported:"
 """How the condition `source` of an imported row begins; a measured window has no such condition, and is called MEASURED."""
 
+IMPORT_WROTE = "# Written by `nightsweep import`"
+"""How a sweep's file begins that was made of imported rows: its configs are theirs, its probe was never run."""
+
 MEAN_OF = "a mean of "
 """How the note of an imported row begins that stands for several runs, of which each is not known."""
 

@@ -21,6 +21,7 @@ from nightsweep.analysis.values import (
     WindowRow,
 )
 from nightsweep.errors import NotFound, StoreUnavailable
+from nightsweep.plan.words import IMPORT_WROTE
 from nightsweep.store import browse, cell_sums, rows, statements
 from nightsweep.store.schema import (
     boot_logs,
@@ -190,9 +191,16 @@ class Queries:
     def sweep_plan(self, sweep_id: int) -> SweepPlan | None:
         """Return the plan of a sweep, read from its file again; None when this program cannot read it any more.
 
+        An imported sweep was planned by nobody.
+
         Raises:
             NotFound: There is no such sweep.
         """
+        imported = self.plan_of(sweep_id)[0].startswith(IMPORT_WROTE)
+        return None if imported else self.written_plan(sweep_id)
+
+    def written_plan(self, sweep_id: int) -> SweepPlan | None:
+        """Return what a sweep's file says, also one that an import wrote: its configs are known, its probe was never run."""
         from nightsweep.errors import PlanError
         from nightsweep.plan.expand import with_prompts_hash
         from nightsweep.plan.sweepfile import load

@@ -1,0 +1,347 @@
+"""`nightsweep import` on a real PostgreSQL: published tables lead to their published conclusions, and stay apart from windows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import sqlalchemy as sa
+from click.testing import CliRunner, Result
+
+from nightsweep.cli.boots import command as boots
+from nightsweep.cli.cells import command as cells
+from nightsweep.cli.compare import command as compare
+from nightsweep.cli.decide import command as decide
+from nightsweep.cli.deciding import Reach
+from nightsweep.cli.decisions import command as decisions
+from nightsweep.cli.effects import command as effects
+from nightsweep.cli.history import command as history
+from nightsweep.cli.importing import Reach as ImportReach
+from nightsweep.cli.importing import command as import_
+from nightsweep.cli.reading import Access
+from nightsweep.cli.report import command as report
+from nightsweep.cli.show import command as show
+from nightsweep.cli.sweeps import command as sweeps
+from nightsweep.errors import InvalidImport, NotComparable
+from nightsweep.plan.sweepfile import load
+from nightsweep.ports import ForeignContainer
+from nightsweep.service.doctor_checks import DoctorSources
+from nightsweep.store.decisions import Decisions
+from nightsweep.store.imports import Imports
+from nightsweep.store.postgres import PostgresStore
+from nightsweep.store.queries import Queries
+from tests.storekit.builders import EVENING, a_box
+from tests.storekit.byhand import enter
+
+DATA = Path(__file__).parents[2] / "data"
+PUBLISHED = DATA / "published"
+FIVE, SEVEN = "DFlash2 k=5 greedy/standard", "DFlash2 k=7 greedy/standard"
+RULE = "DFlash2 k=5 probabilistic/standard"
+LINE = "mtp k=3,vllm,org/model,box-a,1,0.7"
+HEADER = "config,engine,model,box,concurrency,temperature,decode_rate,date"
+MEASURED = """\
+name: measured
+engine: {kind: vllm, host: process, command: [], model: org/model}
+configs: [{name: mtp k=3}]
+probe: {concurrency: [1], temperature: [0.7], repeats: 2}
+"""
+
+
+@dataclass
+class Desk:
+    """A store, and the commands on it."""
+
+    engine: sa.Engine
+    store: PostgresStore
+    hours: int = 9
+    queries: Queries = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.queries = Queries(self.engine)
+
+    def call(self, command: click.Command, *words: object) -> Result:
+        @contextmanager
+        def opened(what: Any) -> Iterator[Any]:
+            yield what
+
+        def nothing(*_: object) -> DoctorSources:
+            raise AssertionError("not asked for")
+
+        def no_container(name: str) -> ForeignContainer:
+            raise AssertionError(name)
+
+        now = EVENING + timedelta(hours=self.hours)
+        reach: object = Access(lambda: opened(self.queries), lambda: now, lambda _: None, nothing)
+        if command is import_:
+            reach = ImportReach(lambda: opened(Imports(self.engine)), lambda: now)
+        elif command in (decide, decisions):
+            kept = Decisions(self.engine)
+            reach = Reach(
+                lambda: opened(kept), lambda: opened(self.queries), lambda: now, no_container, lambda _: "a" * 64
+            )
+        result = CliRunner().invoke(command, [str(word) for word in words], obj=reach)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    def bring(self, *words: object) -> Any:
+        self.hours += 1
+        return json.loads(self.call(import_, *words, "--json").stdout)
+
+    def listed(self, command: click.Command, *words: object) -> Any:
+        return json.loads(self.call(command, *words, "--json").stdout)
+
+    def count(self, table: str) -> int:
+        with self.engine.connect() as connection:
+            return int(connection.scalar(sa.text(f"SELECT count(*) FROM {table}")) or 0)
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        with self.engine.connect() as connection:
+            return [tuple(row) for row in connection.execute(sa.text(statement))]
+
+
+@pytest.fixture
+def desk(engine: sa.Engine, store: PostgresStore) -> Desk:
+    return Desk(engine, store)
+
+
+def a_table(folder: Path, *lines: str, name: str = "spring.csv", header: str = HEADER) -> Path:
+    path = folder / name
+    path.write_text("\n".join((header, *lines)) + "\n", encoding="utf-8")
+    return path
+
+
+# --- the published reports -------------------------------------------------------------------------------------------
+
+
+def test_a_lone_run_that_leads_is_to_be_measured_again_wherever_it_would_decide(desk: Desk) -> None:
+    tables = (PUBLISHED / "spark-depth.csv", PUBLISHED / "spark-drafting-rule.csv")
+    desk.bring(*tables, "--name", "spark")
+    listed = desk.call(cells, "--concurrency", 8).output
+    assert (
+        f"a lone run is ahead, measure it again before it decides anything: 178.5 ({RULE} at 8 streams, T=0.7)"
+        in listed
+    )
+    (cell,) = desk.listed(compare, FIVE, RULE, "--at", "c=8")["cells"]
+    assert (cell["verdict"], cell["windows_needed"] >= 1) == ("undecided", True)
+    assert "one run is not a measurement" in cell["why"]
+    said = desk.call(decide, "spark", "--choose", RULE, "--fallback", FIVE, "--at", "c=8").output
+    assert f"WARNING: 178.5 rests on one run: measure it again ({RULE} at 8 streams, T=0.7)" in said
+    assert "runs were not measured here (imported:csv)" in said
+    (caveat,) = [line for line in desk.call(report, "spark").output.splitlines() if "A lone run is ahead" in line]
+    assert f"{RULE} at 8 streams, T=0.7 (178.5)" in caveat
+
+    desk.bring(PUBLISHED / "spark-again.csv", "--name", "spark")
+    again = desk.call(cells, "--concurrency", 8).output
+    assert "a lone run is ahead" not in again
+    (cell,) = [one for one in desk.listed(cells, "--concurrency", 8)["cells"] if one["config"] == RULE]
+    rate = cell["decode_rate_tokens_per_second"]
+    assert (rate["n"], rate["min"], rate["max"]) == (4, 160.9, 178.5)
+
+
+def test_five_is_the_block_is_questioned_by_an_imported_drafting_rule_and_asks_depth_under_it(desk: Desk) -> None:
+    desk.bring(PUBLISHED / "spark-depth.csv", "--name", "depth")
+    chosen = ("--choose", FIVE, "--fallback", "MTP k=3", "--question", "five is the block", "--at", "c=1,T=0.7")
+    desk.call(decide, "depth", *chosen)
+    (one,) = desk.listed(decisions)["decisions"]
+    assert (one["state"], one["premises"]["config.speculative.draft_sample_method"]) == ("standing", "greedy")
+
+    desk.bring(PUBLISHED / "spark-drafting-rule.csv")
+    (one,) = desk.listed(decisions)["decisions"]
+    assert one["state"] == "questioned"
+    changed = {change["premise"]: (change["old"], change["new"]) for change in one["changes"]}
+    assert changed["config.speculative.draft_sample_method"] == ("greedy", "probabilistic")
+    assert set(changed) <= {f"config.speculative.{key}_sample_method" for key in ("draft", "rejection")}
+
+    text = desk.call(decisions, "show", "1", "--reask").stdout
+    plan = load(text)
+    asked = [config.speculative or {} for config in plan.configs]
+    under_it = [one for one in asked if one.get("draft_sample_method") == "probabilistic"]
+    assert sorted(one["num_speculative_tokens"] for one in under_it) == [4, 5, 7]
+    assert plan.probe.concurrency == (1,)
+    assert "# Volumes, devices, environment and production are not known" in text
+    assert "# The image is not known" in text
+
+
+def test_block_alone_and_probabilistic_alone_show_the_interaction(desk: Desk) -> None:
+    desk.bring(PUBLISHED / "spark-interaction.csv")
+    found = desk.listed(effects, "spark-interaction")
+    ratio = {(one["kind"], one["change"]): one["ratio"] for one in found["effects"]}
+    block, probabilistic = "rejection_sample_method=block", "draft_sample_method=probabilistic"
+    assert ratio["alone", block] < 0.9
+    assert ratio["alone", probabilistic] == pytest.approx(26.0 / 20.95)
+    both = f"{probabilistic} and {block}"
+    assert ratio["together", both] == pytest.approx(24.7 / 20.95)
+    assert ratio["interaction", both] == pytest.approx(ratio["together", both] / ratio["alone", block] / (26.0 / 20.95))
+    assert ratio["interaction", both] > 1.05
+    assert all(
+        one["stands"] is False for one in found["effects"] if one["kind"] == "interaction"
+    )  # so few runs show none
+
+
+def test_the_gain_of_the_retrained_drafter_is_of_two_things_at_once(desk: Desk) -> None:
+    desk.bring(PUBLISHED / "dspark-5090.csv")
+    old, new = "DSpark BF16", "DSpark NVFP4 (retrained)"
+    shown = desk.call(compare, old, new, "--single-batch").output
+    assert "speculative.draft_model_quantization: absent -> modelopt_fp4" in shown
+    assert "speculative.draft_model_path: DSpark BF16 -> DSpark NVFP4 retrained" in shown
+    assert "2 things differ at once: a difference of the rates is of all of them together, and of none alone." in shown
+    (cell,) = desk.listed(compare, old, new, "--single-batch")["cells"]
+    assert (round(cell["ratio"], 3), cell["temperature"]) == (1.113, None)
+    told = {one["config"]: one["kv_cache_tokens"] for one in desk.listed(boots)["boots"]}
+    assert (told[old], told[new]) == (34_377, 55_285)
+
+
+# --- nothing twice, nothing half --------------------------------------------------------------------------------------
+
+
+def test_the_same_file_again_adds_nothing_and_a_file_that_has_grown_adds_its_new_rows(
+    desk: Desk, tmp_path: Path
+) -> None:
+    path = a_table(tmp_path, f"{LINE},20.0,2026-05-12", f"{LINE},20.0,2026-05-12")
+    first = desk.bring(path)
+    assert [one["rows_added"] for one in first["boxes"]] == [2]
+    assert desk.bring(path)["boxes"][0] == {
+        "box": "box-a",
+        "sweep_id": None,
+        "rows_added": 0,
+        "configs": 0,
+        "rows_known": {"spring": 2},
+    }
+    a_table(tmp_path, f"{LINE},20.0,2026-05-12", f"{LINE},20.0,2026-05-12", f"{LINE},21.0,2026-05-13")
+    grown = desk.bring(path)["boxes"][0]
+    assert (grown["rows_added"], grown["sweep_id"]) == (1, first["boxes"][0]["sweep_id"])
+    (cell,) = desk.listed(cells)["cells"]
+    assert (cell["decode_rate_tokens_per_second"]["n"], desk.count("imports"), desk.count("sweeps")) == (3, 2, 1)
+
+
+def test_a_broken_file_among_several_leaves_nothing_behind(desk: Desk, tmp_path: Path) -> None:
+    good = a_table(tmp_path, f"{LINE},20.0,", name="good.csv")
+    bad = a_table(tmp_path, f"{LINE},fast,", name="bad.csv")
+    with pytest.raises(InvalidImport, match=r"bad.csv:2: decode_rate: found .fast."):
+        desk.call(import_, good, bad)
+    with pytest.raises(InvalidImport, match="No such file"):
+        desk.call(import_, good, tmp_path / "none.csv")
+    assert [desk.count(table) for table in ("sweeps", "windows", "boxes", "configs")] == [0, 0, 0, 0]
+
+
+def test_a_dry_run_shows_what_would_be_stored_and_stores_nothing(desk: Desk) -> None:
+    shown = desk.call(import_, PUBLISHED / "spark-depth.csv", "--dry-run").output
+    assert "20 rows of 4 configs would be stored in sweep spark-depth of box GB10 Spark" in shown
+    assert "spark-depth.csv:5" in shown
+    assert [desk.count(table) for table in ("sweeps", "windows", "boxes", "configs", "imports")] == [0] * 5
+
+
+def test_a_sweeps_folder_is_read_without_its_warm_up_and_its_summary_adds_nothing(desk: Desk, tmp_path: Path) -> None:
+    folder = DATA / "vllm_bench" / "depth"
+    found = desk.bring(folder, "--box", "cpu")
+    assert [one["rows_added"] for one in found["boxes"]] == [8]
+    assert desk.bring(folder / "summary.csv", "--box", "cpu")["boxes"][0]["rows_added"] == 0
+    with pytest.raises(InvalidImport, match="the folder holds neither"):
+        desk.call(import_, tmp_path)
+
+
+# --- apart from what was measured -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def both(desk: Desk, tmp_path: Path) -> Desk:
+    """One config, measured here and imported, on boxes of one name."""
+    enter(desk.store, MEASURED, {"mtp k=3": {1: [30.0, 31.0]}}, box=a_box(), prompts_hash="a" * 64)
+    desk.bring(a_table(tmp_path, f"{LINE},20.0,2026-05-12", f"{LINE},21.0,2026-05-12"))
+    return desk
+
+
+def test_imported_and_measured_windows_of_one_config_are_never_one_cell(both: Desk) -> None:
+    found = both.listed(cells)["cells"]
+    assert len({one["config_fingerprint"] for one in found}) == 1
+    means = {one["source"]: one["decode_rate_tokens_per_second"]["mean"] for one in found}
+    assert (means["imported:csv"], len(means)) == (20.5, 2)
+    (only,) = both.listed(cells, "--imported")["cells"]
+    assert only["source"] == "imported:csv"
+    (group,) = both.listed(cells, "--group-by", "config", "--imported")["groups"]
+    assert group["decode_rate_tokens_per_second"]["mean"] == 20.5
+    assert "imported:csv" in both.call(cells).output
+
+
+def test_comparing_across_the_source_is_refused_and_names_it_first(both: Desk) -> None:
+    with pytest.raises(NotComparable) as refused:
+        both.call(compare, "sweep:measured/mtp k=3", "sweep:spring/mtp k=3")
+    assert "they differ in source (" in str(refused.value)
+    assert "--across" in str(refused.value)
+    shown = both.call(compare, "sweep:measured/mtp k=3", "sweep:spring/mtp k=3", "--across").output
+    assert "Differs besides the config:\n  source:" in shown
+    assert "B was not measured here (imported:csv)" in shown
+
+
+def test_every_list_and_view_says_where_a_row_is_from(both: Desk) -> None:
+    assert [one["source"] for one in both.listed(sweeps, "--imported")["sweeps"]] == ["imported:csv"]
+    (boot,) = both.listed(boots, "--imported")["boots"]
+    assert (boot["source"], boot["cold_start_seconds"]) == ("imported:csv", None)
+    assert "imported:csv" in both.call(boots).output
+    assert "source: " in both.call(history, "mtp k=3").output.replace("source ", "source: ")
+    assert both.rows("SELECT source, decode_rate_n FROM cells_clean WHERE source LIKE 'imported:%'") == [
+        ("imported:csv", 2)
+    ]
+    assert both.rows("SELECT count(*) FROM windows_flat WHERE source = 'imported:csv'") == [(2,)]
+    assert both.rows("SELECT count(*) FROM boots_flat WHERE imported") == [(1,)]
+    assert both.rows("SELECT sweep FROM nights") == [("measured",)]
+    ((window,),) = both.rows("SELECT max(window_id) FROM windows_flat WHERE source = 'imported:csv'")
+    shown = both.call(show, "window", window).output
+    assert "it was imported" in shown
+
+
+def test_a_whole_runs_rate_is_under_a_name_of_its_own_everywhere(desk: Desk) -> None:
+    desk.bring(DATA / "vllm_bench" / "depth", "--box", "cpu")
+    found = desk.listed(cells)
+    assert (found["cells"], len(found["whole_runs"])) == ([], 4)
+    first = found["whole_runs"][0]
+    assert "decode_rate_tokens_per_second" not in first
+    assert first["whole_run_rate_tokens_per_second"]["n"] == 2
+    header = desk.call(cells, "--whole-runs", "--csv").stdout.splitlines()[0]
+    assert "whole_run_rate_tokens_per_second_mean" in header
+    assert "decode_rate" not in header
+    counted = "count(decode_rate), count(whole_run_rate)"
+    assert desk.rows(f"SELECT {counted} FROM windows_flat") == [(0, 8)]
+    assert desk.rows("SELECT count(*) FROM cells_clean") == [(0,)]
+    names = [one["config"] for one in found["whole_runs"]]
+    shown = desk.call(compare, names[0], names[-1], "--whole-runs").output
+    assert "rate over a whole run (ramp, prefill and tail in it)" in shown
+
+
+def test_what_an_import_tells_of_a_box_is_no_measure_of_the_box(both: Desk, tmp_path: Path) -> None:
+    line = f"{LINE},22.0,2026-05-12,9.5,1000"
+    both.bring(a_table(tmp_path, line, name="told.csv", header=f"{HEADER},weights_gib,cold_start_s"))
+    box_id = both.store.box_id(a_box())
+    assert {one.longest.seconds for one in both.store.past_starts(box_id).engines} == {420.0}
+    assert {one.weights for one in both.store.past_residents(box_id).values()} == {24.92}
+
+
+def test_older_history_that_is_imported_later_questions_no_decision(desk: Desk, tmp_path: Path) -> None:
+    header = f"{HEADER},speculative.method,speculative.num_speculative_tokens,speculative.draft_sample_method"
+    lines = [f"k={k},vllm,m,b,1,0.7,{20 + k},2026-05-12,dflash,{k},greedy" for k in (4, 5)]
+    desk.bring(a_table(tmp_path, *lines, name="may.csv", header=header))
+    desk.call(decide, "may", "--choose", "k=5", "--fallback", "k=4")
+    older = "p,vllm,m,b,1,0.7,25,2026-04-01,dflash,5,probabilistic"
+    desk.bring(a_table(tmp_path, older, name="april.csv", header=header))
+    assert [one["state"] for one in desk.listed(decisions)["decisions"]] == ["standing"]
+    newer = older.replace("2026-04-01", "2026-06-01").replace("25", "26", 1)
+    desk.bring(a_table(tmp_path, newer, name="june.csv", header=header))
+    assert [one["state"] for one in desk.listed(decisions)["decisions"]] == ["questioned"]
+
+
+def test_equal_conditions_of_two_imports_pool_and_others_do_not(desk: Desk, tmp_path: Path) -> None:
+    desk.bring(a_table(tmp_path, f"{LINE},20.0,2026-05-12", name="one.csv"))
+    desk.bring(a_table(tmp_path, f"{LINE},22.0,2026-06-12", name="two.csv"))
+    with_version = a_table(tmp_path, f"{LINE},24.0,2026-06-12,0.28.0", name="x.csv", header=f"{HEADER},engine_version")
+    desk.bring(with_version)
+    counts = sorted(one["decode_rate_tokens_per_second"]["n"] for one in desk.listed(cells)["cells"])
+    assert counts == [1, 2]
+    assert replace(a_box(), name="x").name == "x"
