@@ -263,5 +263,6 @@ def _caption(sentences: Sequence[str]) -> str:
 
 
 def slug(temperature: Decimal) -> str:
-    """Return a temperature as part of a figure's name."""
-    return f"t{text.temperature(temperature).replace('.', '-')}"
+    """Return a temperature as part of a figure's name, which is a file's name, too; imports may not know it."""
+    said = text.temperature(temperature)
+    return f"t{said.replace('.', '-')}" if said[0].isdigit() else "t-unknown"

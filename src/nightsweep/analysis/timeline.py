@@ -45,7 +45,8 @@ class Ran:
     """What is stored of a sweep's time.
 
     Attributes:
-        windows: Of all kinds, flagged ones too. What was reused from another sweep is left out: it did not run here.
+        windows: Of all kinds, flagged ones too. What was reused from another sweep is left out, for it did not run here, and
+            what was imported, for nobody knows when.
         zone: Of all times that are shown.
         fingerprints: Configs in the plan's order.
     """
@@ -75,7 +76,7 @@ def timeline_figure(ran: Ran) -> Figure:
     spans = spans_of(ran)
     title = "What ran when"
     if not spans:
-        return Figure("timeline", title, "", None, "no boot is stored", ran.simulated)
+        return Figure("timeline", title, "", None, "nothing was booted here", ran.simulated)
     nights = stretches_of(spans)
     shown = nights[-NIGHTS_SHOWN:]
     earlier = len(nights) - len(shown)
@@ -118,7 +119,7 @@ def _last(spans: Sequence[Span]) -> datetime:
 
 
 def _boots(ran: Ran) -> Iterator[Span]:
-    for boot in ran.boots:
+    for boot in (one for one in ran.boots if one.source is None):
         end = max(boot.ended or _seen_last(ran, boot), boot.started)  # a clock may have been set back
         lane = boot.config_fingerprint
         if boot.state == "failed" and boot.cold_start is None:
@@ -139,7 +140,7 @@ def _seen_last(ran: Ran, boot: BootRow) -> datetime:
 
 def _measured(ran: Ran) -> Iterator[Span]:
     for row in ran.windows:
-        if row.reused_from is None:
+        if row.reused_from is None and row.source is None:
             kind = FLAGGED if row.flags else WINDOW if row.kind == "decode" else SINGLE
             yield Span(row.config_fingerprint, kind, row.started, _end(row.started, row.seconds or row.e2e_p50))
 

@@ -56,7 +56,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "nightsweep.cli.importing",
         "Take over results of `vllm bench serve`, `vllm bench sweep`, or a plain CSV.",
     ),
-    "report": ("nightsweep.cli.report", "Write a sweep's report as Markdown."),
+    "report": ("nightsweep.cli.report", "Write a sweep's report as one HTML page or Markdown, with plots."),
     "summary": ("nightsweep.cli.summary", "Write a night's summary as Markdown or HTML."),
     "notify": ("nightsweep.cli.notify", "Show who is told how a night ended; send a trial message."),
     "parse-log": ("nightsweep.cli.parse_log", "Read facts and a verdict from any engine log."),

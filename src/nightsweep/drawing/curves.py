@@ -9,7 +9,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from nightsweep.analysis.plots import Curves, Panel, Series
-from nightsweep.drawing.canvas import colour, ink, marker
+from nightsweep.drawing.canvas import WIDTH, colour, ink, marker
 from nightsweep.drawing.parts import legend, legend_height, linear, logarithmic, wrapped
 
 ONE_HIGH = 3.9
@@ -18,6 +18,9 @@ MANY_PLACES = 6
 """Above that, panels are wider so that their labels do not touch."""
 DODGE = 0.56
 """Share of the room of a place over which the series lie beside each other, at most."""
+CHARACTER = 0.6
+"""Width of a character as a share of its size."""
+SMALLEST = 4.5
 STEP = 0.02
 """Share of the whole axis between two series, at most."""
 LOG_ROOM = 1.25
@@ -39,7 +42,7 @@ def draw(figure: Figure, plot: Curves) -> None:
     for number, axes in enumerate(grid.flat):
         if number < len(plot.panels):
             _panel(axes, plot.panels[number], plot, single=single)
-            axes.tick_params(axis="x", labelsize=9 if single else 7, length=2)
+            axes.tick_params(axis="x", labelsize=_label_size(plot, columns), length=2)
             axes.tick_params(axis="y", labelsize=9 if single else 7.5, labelleft=number % columns == 0)
         else:
             axes.set_visible(False)
@@ -49,6 +52,15 @@ def draw(figure: Figure, plot: Curves) -> None:
     else:
         figure.supxlabel(plot.x_label, fontsize=9, color=ink("ink"))
         figure.supylabel(plot.y_label, fontsize=9, color=ink("ink"))
+
+
+def _label_size(plot: Curves, columns: int) -> float:
+    """Return the size at which the labels of neighbouring places do not touch."""
+    room = WIDTH * 72 * 0.9 / columns / len(plot.panels[0].ticks)
+    longest = max(
+        (len(line) for panel in plot.panels for tick in panel.ticks for line in tick.label.split("\n")), default=1
+    )
+    return max(SMALLEST, min(9.0 if columns == 1 else 7.0, room / (longest + 1) / CHARACTER))
 
 
 def _columns(plot: Curves) -> int:

@@ -17,6 +17,7 @@ from nightsweep.analysis.plots import Curves, Strips
 from nightsweep.analysis.series import TOGETHER, known_series, run_counts
 from nightsweep.analysis.values import WindowRow
 from nightsweep.plan.model import CONTROL_ROUND
+from nightsweep.plan.words import UNKNOWN_TEMPERATURE
 
 from .builders import COLD, WARM, a_window
 
@@ -156,3 +157,10 @@ def test_a_figure_of_a_simulated_sweep_is_marked() -> None:
     rows = runs("a", 20.0, first=1)
     assert decode_rate_figure(measured(*rows, simulated=True), temperature=COLD).simulated
     assert not decode_rate_figure(measured(*rows), temperature=COLD).simulated
+
+
+def test_an_import_without_a_temperature_has_a_figure_whose_name_is_fit_for_a_file() -> None:
+    rows = runs("a", 20.0, first=1, temperature=UNKNOWN_TEMPERATURE, source="imported:csv")
+    figure = decode_rate_figure(measured(*rows), temperature=UNKNOWN_TEMPERATURE)
+    assert figure.name == "decode-rate-t-unknown"
+    assert figure.plot is not None

@@ -166,5 +166,11 @@ def test_the_table_says_how_long_each_config_was_up_and_production_was_down() ->
 
 
 def test_without_a_boot_there_is_no_timeline() -> None:
-    assert timeline_figure(ran(boots=[])).missing == "no boot is stored"
+    assert timeline_figure(ran(boots=[])).missing == "nothing was booted here"
     assert timeline_table(ran(boots=[])) is None
+
+
+def test_what_was_imported_has_no_place_in_time() -> None:
+    told = ran(boots=[a_boot(source="imported:csv")], windows=[a_window(source="imported:csv")])
+    assert timeline_figure(told).plot is None
+    assert timeline_table(told) is None
