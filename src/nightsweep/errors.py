@@ -62,6 +62,12 @@ class InvalidImport(PlanError):
         super().__init__(**facts)
 
 
+class StillNeeded(PlanError):
+    """Something cannot be removed, for something else rests on it."""
+
+    summary = "{what} stays: {reason}"
+
+
 class UnknownEngine(PlanError):
     """The plan names an engine kind that the product does not know."""
 
@@ -248,7 +254,9 @@ class ProductionNotRestored(HostError):
     def __init__(self, **facts: Any) -> None:
         again, name = facts.get("again"), facts.get("name")
         made = f"; make it again with {again}, then run `nightsweep restore`; or, when it shall not come back, "
-        facts.setdefault("remedy", f"{made}`nightsweep restore --gone {name}`" if again else ". Run `nightsweep restore`")
+        facts.setdefault(
+            "remedy", f"{made}`nightsweep restore --gone {name}`" if again else ". Run `nightsweep restore`"
+        )
         super().__init__(**facts)
 
     @property

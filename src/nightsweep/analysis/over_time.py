@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +16,7 @@ from nightsweep.analysis.documents import Document, spread_document
 from nightsweep.analysis.grouping import NAMED, GroupSummary
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.analysis.values import Spread
+from nightsweep.plan.words import MEASURED
 
 KEYS = ("config", "config_fingerprint", "boot", "concurrency", "temperature", "conditions", "box", "engine_version")
 """What windows are grouped by, for `series_of`."""
@@ -39,9 +41,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """One cell on one box, oldest boot first.
+    """One cell on one box, oldest boot first; what was imported is a series of its own.
 
     Attributes:
+        source: Where it is from: "measured", or "imported:TOOL".
         too_few: Why no change can be told; None when one could.
         changes: None when they were not looked for.
     """
@@ -53,6 +56,7 @@ class Series:
     simulated: bool
     points: tuple[Point, ...]
     changes: tuple[Change, ...] | None = None
+    source: str = MEASURED
     too_few: str | None = None
 
 
@@ -65,31 +69,35 @@ class _Open:
 def series_of(
     groups: Sequence[GroupSummary], *, conditions: Known, configs: Known, number: str, with_changes: bool
 ) -> list[Series]:
-    """Return a series for each cell and box that has a clean window, by box, temperature and concurrency.
+    """Return a series for each cell, box and source that has a clean window, by box, temperature and concurrency.
 
     Args:
         groups: Windows grouped by `KEYS`.
         conditions, configs: Documents by fingerprint, for what differs.
         number: Which number of a window (see `nightsweep.analysis.grouping.NUMBERS`).
     """
-    found: dict[tuple[str, float, int], _Open] = {}
-    named: dict[tuple[str, float, int], GroupSummary] = {}
+    found: dict[tuple[str, float, int, str], _Open] = {}
+    named: dict[tuple[str, float, int, str], GroupSummary] = {}
     timed = [(group.first, group) for group in groups if group.first is not None]
     for started, group in sorted(timed, key=lambda pair: (pair[0], pair[1].keys["boot"])):
         spread = group.numbers[number]
         if spread is None:
             continue
-        key = (group.keys["box"], group.keys["temperature"], group.keys["concurrency"])
+        source = str(conditions.get(group.keys["conditions"], {}).get("source") or MEASURED)
+        key = (group.keys["box"], group.keys["temperature"], group.keys["concurrency"], source)
         series = found.setdefault(key, _Open())
         here = (group.keys["conditions"], group.keys["config_fingerprint"])
         marks = _marks(series.last, here, conditions=conditions, configs=configs)
         series.points.append(Point(group.keys["boot"], started, spread, group.keys["engine_version"], marks))
         series.last = here
         named[key] = group
-    return [_closed(named[key], found[key].points, with_changes=with_changes) for key in sorted(found)]
+    return [
+        _closed(named[key], found[key].points, source=key[-1], with_changes=with_changes)
+        for key in sorted(found, key=lambda key: (*key[:-1], key[-1] != MEASURED, key[-1]))
+    ]
 
 
-def _closed(group: GroupSummary, points: Sequence[Point], *, with_changes: bool) -> Series:
+def _closed(group: GroupSummary, points: Sequence[Point], *, source: str, with_changes: bool) -> Series:
     return Series(
         config=group.keys["config"],
         box=group.keys["box"],
@@ -98,6 +106,7 @@ def _closed(group: GroupSummary, points: Sequence[Point], *, with_changes: bool)
         simulated=group.simulated,
         points=tuple(points),
         changes=tuple(changes_in([point.spread.mean for point in points])) if with_changes else None,
+        source=source,
         too_few=too_few(len(points)),
     )
 
@@ -172,10 +181,11 @@ def series_table(series: Series, *, number: str, unit: str, digits: int, factor:
         Column("engine version", right=False),
         Column("new", right=False),
     )
-    temperature = f"{series.temperature:g}" if series.temperature % 1 else f"{series.temperature:.1f}"
+    temperature = text.temperature(Decimal(str(series.temperature)))
     place = f"{text.plural(series.concurrency, 'stream')}, T={temperature}, box {text.printable(series.box)}"
     rows = tuple(row_of(place, point) for place, point in enumerate(series.points))
     said = tuple(changes_said(series, digits=digits, factor=factor))
+    place += "" if series.source == MEASURED else f", {series.source}"
     title = f"{text.printable(series.config)}, {place}"
     return Table(title, columns, (Group("", rows),), notes=said, simulated=series.simulated)
 
@@ -187,8 +197,9 @@ def series_document(series: Series, *, number: str) -> Document:
         "config": series.config,
         "box": series.box,
         "concurrency": series.concurrency,
-        "temperature": series.temperature,
+        "temperature": text.temperature_or_none(Decimal(str(series.temperature))),
         "simulated": series.simulated,
+        "source": series.source,
         "number": NAMED.get(number, number),
         "points": [
             {

@@ -33,6 +33,9 @@ class Imports(Protocol):
     def keep(self, files: Sequence[ImportedFile], *, name: str, at: datetime) -> list[Kept]:
         """Keep the files' rows."""
 
+    def remove(self, name: str) -> int:
+        """Remove imported sweeps; return how many rows they had."""
+
     def trial(self, files: Sequence[ImportedFile], *, name: str, at: datetime) -> list[Kept]:
         """Return what keeping them would bring."""
 
@@ -60,7 +63,7 @@ def _columns(ctx: click.Context, param: click.Parameter, value: tuple[str, ...])
 
 
 @click.command("import")
-@click.argument("paths", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", metavar="FILE...", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--name", metavar="NAME", help="What the sweep is called; without it, as the file or the folder is.")
 @click.option("--box", metavar="NAME", help="The box that it was measured on, or `unknown`.")
 @click.option("--temperature", metavar="T", help="Of all rows, or `unknown`: vLLM's client does not write it.")
@@ -77,6 +80,7 @@ def _columns(ctx: click.Context, param: click.Parameter, value: tuple[str, ...])
     help="A column of all rows, whatever the files have there: image=..., speculative.method=mtp. Repeatable.",
 )
 @click.option("--skip-open-loop", is_flag=True, help="Leave out runs that held no number of streams.")
+@click.option("--remove", metavar="NAME", help="Take imported sweeps of this name out again, instead of importing.")
 @click.option("--dry-run", is_flag=True, help="Show what would be stored, and store nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.pass_context
@@ -91,6 +95,7 @@ def command(
     zone: tzinfo,
     columns: Mapping[str, str],
     skip_open_loop: bool,
+    remove: str | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -104,11 +109,18 @@ def command(
       nightsweep import results.json --box spark-1 --temperature 0.7 --set engine=vllm --set speculative.method=mtp
       nightsweep import results/20260512_221500 --box spark-1 --temperature 0 --dry-run
       nightsweep import table.csv --name spring
+      nightsweep import --remove spring
     """
+    reached = ctx.find_object(Reach) or _wired()
+    if (remove is None) == (not paths):
+        raise click.UsageError("name files to import, or --remove NAME")
+    if remove is not None:
+        with reached.imports() as store:
+            click.echo(f"sweep {remove}: {text.plural(store.remove(remove), 'imported row')} removed")
+        return
     sugar = {"box": box, "temperature": temperature, "date": date}
     given = {**columns, **{column: value for column, value in sugar.items() if value is not None}}
     files = _read(paths, Said(given, zone, skip_open_loop=skip_open_loop))
-    reached = ctx.find_object(Reach) or _wired()
     called = name or _named(paths)
     with reached.imports() as store:
         kept = (store.trial if dry_run else store.keep)(files, name=called, at=reached.now())

@@ -62,7 +62,7 @@ def command(ctx: click.Context, *, sweep: str | None, night: str, form: str | No
 
 def _newest(queries: Queries) -> SweepRow:
     """Return the sweep that ran last (raises NotFound)."""
-    rows = [row for row in queries.sweeps(limit=200) if row.started is not None]
+    rows = [row for row in queries.sweeps(limit=200) if row.started is not None and row.source is None]
     if not rows:
         hint = (
             "nothing was measured under this NIGHTSWEEP_HOME yet: `nightsweep demo` shows a night in two minutes, "

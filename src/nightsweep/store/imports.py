@@ -17,6 +17,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from nightsweep.analysis.import_file import sweep_file
 from nightsweep.analysis.imported import ImportedFile, ImportedRow, contents, tools_of
+from nightsweep.errors import InvalidImport
 from nightsweep.plan.fingerprint import fingerprint
 from nightsweep.ports import BoxFacts
 from nightsweep.store import catalog
@@ -35,6 +36,7 @@ from nightsweep.store.schema import (
     windows,
 )
 from nightsweep.store.session import MachineTime, Outage, Patient, id_of
+from nightsweep.store.unimported import remove
 from nightsweep.units import Seconds
 
 OF_UNKNOWN_BOOTS = "how many boots these runs are of is not known"
@@ -82,6 +84,10 @@ class Imports:
     def keep(self, files: Sequence[ImportedFile], *, name: str, at: datetime) -> list[Kept]:
         """Keep the files' rows in a sweep of this name, one for each box; rows that are stored already are left alone."""
         return self._do.run(lambda connection: _keep(connection, files, name=name, at=at))
+
+    def remove(self, name: str) -> int:
+        """Remove the imported sweeps of this name; return how many rows they had (raises NotFound, StillNeeded)."""
+        return self._do.run(lambda connection: remove(connection, name))
 
     def trial(self, files: Sequence[ImportedFile], *, name: str, at: datetime) -> list[Kept]:
         """Return what `keep` would bring: all of it is done, and taken back."""
@@ -150,7 +156,18 @@ class _Sweep:
         self._close()
         return self._sweep_id
 
+    def _refuse_measured(self) -> None:
+        """Refuse the name of a sweep that was measured here: whoever asked for it by name would get the imported one."""
+        measured = sa.select(sweeps.c.id).where(sweeps.c.name == self._name)
+        taken = self._connection.scalar(measured.where(sweeps.c.id.not_in(sa.select(imports.c.sweep_id))).limit(1))
+        if taken is not None:
+            said = (
+                f"sweep {taken} is called {self._name!r} already, and was measured here: give another one, --name NAME"
+            )
+            raise InvalidImport(problems=(said,))
+
     def _opened(self) -> int:
+        self._refuse_measured()
         probe = {"imported": True}
         dates = [self._when(row) for _, row, _ in self._rows]
         new = insert(sweeps).values(

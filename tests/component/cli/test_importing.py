@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from nightsweep.cli.reading import Access
 from nightsweep.cli.report import command as report
 from nightsweep.cli.show import command as show
 from nightsweep.cli.sweeps import command as sweeps
-from nightsweep.errors import InvalidImport, NotComparable
+from nightsweep.errors import InvalidImport, NotComparable, NotFound, StillNeeded
 from nightsweep.plan.sweepfile import load
 from nightsweep.ports import ForeignContainer
 from nightsweep.service.doctor_checks import DoctorSources
@@ -248,6 +248,29 @@ def test_a_sweeps_folder_is_read_without_its_warm_up_and_its_summary_adds_nothin
         desk.call(import_, tmp_path)
 
 
+def test_an_import_that_was_a_mistake_is_taken_out_again_with_its_sums(desk: Desk, tmp_path: Path) -> None:
+    desk.bring(a_table(tmp_path, f"{LINE},20.0,2026-05-12", name="one.csv"))
+    kept = desk.listed(cells)
+    desk.bring(a_table(tmp_path, f"{LINE},99.0,2026-05-12", f"{LINE.replace(',1,', ',4,')},9,", name="two.csv"))
+    assert "2 imported rows removed" in desk.call(import_, "--remove", "two").output
+    assert (desk.listed(cells), desk.count("sweeps"), desk.count("boots")) == (kept, 1, 1)
+    with pytest.raises(NotFound, match="sweeps --imported"):
+        desk.call(import_, "--remove", "two")
+    assert desk.call(import_).exit_code == 2
+
+
+def test_neither_a_measured_sweep_nor_one_that_a_decision_rests_on_is_removed(desk: Desk, tmp_path: Path) -> None:
+    enter(desk.store, MEASURED, {"mtp k=3": {1: [30.0, 31.0]}}, box=a_box(), prompts_hash="a" * 64)
+    with pytest.raises(NotFound):
+        desk.call(import_, "--remove", "measured")
+    with pytest.raises(InvalidImport, match="was measured here: give another one, --name NAME"):
+        desk.call(import_, a_table(tmp_path, f"{LINE},20.0,", name="measured.csv"))
+    desk.bring(PUBLISHED / "spark-depth.csv")
+    desk.call(decide, "spark-depth", "--choose", FIVE, "--fallback", "MTP k=3")
+    with pytest.raises(StillNeeded, match="decision 1 rests on it"):
+        desk.call(import_, "--remove", "spark-depth")
+
+
 # --- apart from what was measured -------------------------------------------------------------------------------------
 
 
@@ -286,7 +309,8 @@ def test_every_list_and_view_says_where_a_row_is_from(both: Desk) -> None:
     (boot,) = both.listed(boots, "--imported")["boots"]
     assert (boot["source"], boot["cold_start_seconds"]) == ("imported:csv", None)
     assert "imported:csv" in both.call(boots).output
-    assert "source: " in both.call(history, "mtp k=3").output.replace("source ", "source: ")
+    (measured, imported) = both.listed(history, "mtp k=3")["series"]
+    assert (measured["source"], imported["source"]) == ("measured", "imported:csv")
     assert both.rows("SELECT source, decode_rate_n FROM cells_clean WHERE source LIKE 'imported:%'") == [
         ("imported:csv", 2)
     ]
@@ -344,4 +368,3 @@ def test_equal_conditions_of_two_imports_pool_and_others_do_not(desk: Desk, tmp_
     desk.bring(with_version)
     counts = sorted(one["decode_rate_tokens_per_second"]["n"] for one in desk.listed(cells)["cells"])
     assert counts == [1, 2]
-    assert replace(a_box(), name="x").name == "x"
