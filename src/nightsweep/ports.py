@@ -24,6 +24,7 @@ from nightsweep.engine.values import (
 )
 from nightsweep.measurement.boxstate import BoxSample
 from nightsweep.measurement.values import PrefillResult, RawWindow, WindowResult
+from nightsweep.plan.drawn import Drawn
 from nightsweep.plan.expect import Prediction, Resident
 from nightsweep.plan.fit import PastStarts
 from nightsweep.plan.model import (
@@ -556,6 +557,9 @@ class Store(Protocol):
 
     def stored(self, sweep_id: int) -> Stored:
         """Return what the sweep already holds."""
+
+    def drawn(self, sweep_id: int) -> tuple[Drawn, ...]:
+        """Return the sweep's own clean decode windows, oldest first, as a decision needs them."""
 
     def reusable(self, sweep_id: int) -> Reusable:
         """Return the clean measurements of all sweeps on the sweep's box that are of its configs."""

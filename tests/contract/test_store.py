@@ -13,7 +13,7 @@ from decimal import Decimal
 import pytest
 import sqlalchemy as sa
 
-from nightsweep.engine.values import LogLine
+from nightsweep.engine.values import Applied, LogLine
 from nightsweep.errors import BootAlreadyEnded, BoxBusy, LeaseLost, NotFound, RepeatAlreadyStored
 from nightsweep.plan.expect import Prediction
 from nightsweep.plan.fit import Longest
@@ -42,6 +42,7 @@ from tests.storekit.builders import (
     failed,
     some_conditions,
     some_lines,
+    some_numbers,
     stopped,
 )
 
@@ -495,6 +496,25 @@ def test_a_single_batch_run_and_a_window_of_the_same_cell_stand_apart(store: Sto
 
 
 # --- events and production
+
+
+def test_what_a_decision_rests_on_is_every_clean_window_with_its_boot_and_its_repeat(store: Store) -> None:
+    night = a_night(store)
+    first = night.boot_id
+    store.boot_ready(night.lease, first, replace(a_ready(), applied=Applied(not_applied=("block",))), at=EVENING)
+    night.keep(a_window(30.0), index=0)
+    night.keep(a_window(31.0, flags=("underfilled",)), index=1)
+    second = night.boot()
+    night.keep(a_window(32.0), index=1, attempt=2, temperature="1.0", conditions=some_conditions(image_digest="other"))
+    one, other = store.drawn(night.sweep_id)
+    config = night.plan.configs[0].fingerprint
+    assert (one.place, one.boot_id, one.decode_rate) == ((config, 1, "0.70", 0), first, 30.0)
+    assert (other.place, other.boot_id, other.decode_rate) == ((config, 1, "1.00", 1), second, 32.0)
+    assert one.acceptance_length == some_numbers(30.0).acceptance_length
+    assert (one.not_applied, other.not_applied) == (("block",), ())
+    assert one.conditions != other.conditions
+    with pytest.raises(NotFound):
+        store.drawn(night.sweep_id + 1000)
 
 
 def test_events_are_kept_in_order(subject: Subject) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from nightsweep.engine.values import LogLine
 from nightsweep.errors import BootAlreadyEnded, BoxBusy, LeaseLost, NotFound, RepeatAlreadyStored
 from nightsweep.measurement.values import PrefillResult, WindowResult
+from nightsweep.plan.drawn import Drawn
 from nightsweep.plan.expect import Prediction, Resident
 from nightsweep.plan.fingerprint import fingerprint
 from nightsweep.plan.fit import Longest, PastStart, PastStarts, program_of
@@ -294,6 +295,27 @@ class FakeStore:
                 prefills=_summary(self.prefills, sweep_id) | prefills,
                 failed_boots=failed,
             )
+
+    def drawn(self, sweep_id: int) -> tuple[Drawn, ...]:
+        """See `ports.Store`."""
+        with self._lock:
+            self._sweep(sweep_id)
+            own = [row for row in self.windows.values() if row.sweep_id == sweep_id and row.kind == DECODE]
+            return tuple(self._drawn(row) for row in own if row.result.clean)
+
+    def _drawn(self, row: FakeMeasured) -> Drawn:
+        assert isinstance(row.result, WindowResult)
+        numbers, ready = row.result.numbers, self.boots[row.boot_id].ready
+        assert numbers is not None
+        config, concurrency, temperature, repeat = row.key
+        return Drawn(
+            place=(config, concurrency, temperature, repeat),
+            boot_id=row.boot_id,
+            decode_rate=numbers.decode_rate,
+            acceptance_length=numbers.acceptance_length,
+            conditions=fingerprint(dict(row.conditions)),
+            not_applied=() if ready is None else ready.applied.not_applied,
+        )
 
     def _taken(self, sweep_id: int, kind: str) -> dict[Any, tuple[bool, int]]:
         return {(*of[2], of[3]): (True, 0) for of in self.links if of[:2] == (sweep_id, kind)}

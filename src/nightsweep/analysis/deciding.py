@@ -51,12 +51,14 @@ def opening(rule: Rule) -> tuple[Place, ...]:
     return opening_of(rule.weights, pooled=rule.pooled)
 
 
-def first_round(configs: Sequence[str], rule: Rule) -> Round:
-    """Return the opening: every config once at each concurrency, with temperatures taking turns, and at the highest with all."""
-    places = opening(rule)
+def first_round(configs: Sequence[str], rule: Rule, *, runs: Sequence[Run] = ()) -> Round:
+    """Return the opening, or what is left of it: every place of it once for each config."""
+    seen = {(run.config, run.place) for run in runs}
+    places = {config: tuple(p for p in opening(rule) if (config, p) not in seen) for config in configs}
+    each = max(map(len, places.values()))
+    told = "nothing is known yet" if each == len(opening(rule)) else "not every place is known yet"
     return Round(
-        {config: places for config in configs},
-        f"nothing is known yet: each of {len(configs)} configs once at every concurrency ({len(places)} windows each)",
+        places, f"{told}: each of {len(configs)} configs once where it was not measured (up to {each} windows each)"
     )
 
 
@@ -64,7 +66,7 @@ def next_round(runs: Sequence[Run], configs: Sequence[str], rule: Rule) -> Round
     """Return what to measure next; None when the decision stands (or cannot be had with `rule.most` windows a place)."""
     missing = [config for config in configs if not _opened(runs, config, rule)]
     if missing:
-        return first_round(missing, rule)
+        return first_round(missing, rule, runs=runs)
     found = standings(runs, configs, rule)
     if rule.pooled and (p := pooling_p(runs, rule)) is not None and p < UNPOOLED_LEVEL:
         return _apart(runs, found, rule, p=p)

@@ -149,6 +149,7 @@ def _later_keys(probe: ProbeSpec) -> dict[str, Any]:
         if single
         else None,
         "http2": probe.http2 or None,
+        "draws_by_repeat": probe.draws_by_repeat or None,
     }
 
 

@@ -176,6 +176,8 @@ class ProbeSpec:
         max_attempts: Measurements of one repeat at most: the first and two more when flagged.
         ca: Path of a PEM file with authorities to trust besides the system's, for `through`.
         http2: Send the load by HTTP/2, for a proxy that does it; counters are read as ever.
+        draws_by_repeat: Where in the prompts a window starts depends on its place and repeat alone, not on how many repeats there
+            are: a decision does not know that beforehand.
     """
 
     concurrency: tuple[int, ...]
@@ -197,6 +199,7 @@ class ProbeSpec:
     request_timeout: Seconds = Seconds(600.0)
     ca: str | None = None
     http2: bool = False
+    draws_by_repeat: bool = False
 
 
 @dataclass(frozen=True)
@@ -278,6 +281,25 @@ class ControlSpec:
 
 
 @dataclass(frozen=True)
+class DecideSpec:
+    """Which config is the best: what is asked, and how much may be spent on it (`repeats: {mode: decide}`).
+
+    Attributes:
+        between: Fingerprints of the contenders, in the plan's order; other configs of the sweep get the opening only.
+        weights: (streams, temperature, weight) of each place that the objective weighs.
+        most: Windows of one config at one place at most.
+        incumbent: Fingerprint of the config that serves now; it is confirmed beside the winner.
+        pooled: Whether acceptance may be taken to be the same at every concurrency, until the data contradict it.
+    """
+
+    between: tuple[str, ...]
+    weights: tuple[tuple[int, Decimal, float], ...]
+    most: int = 12
+    incumbent: str | None = None
+    pooled: bool = True
+
+
+@dataclass(frozen=True)
 class PrefillRepeat:
     """One prefill measurement of a config; `index` counts from 0 over the whole sweep, all boots of the config together.
 
@@ -333,6 +355,7 @@ class SweepPlan:
     control: ControlSpec | None = None
     expect: tuple[Expectation, ...] = ()
     memory_bandwidth: float | None = None
+    decide: DecideSpec | None = None
 
     @property
     def simulated(self) -> bool:

@@ -6,10 +6,10 @@ import hashlib
 import math
 import random
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
 
 from nightsweep.plan.extras import prefills_of, single_batches_of
 from nightsweep.plan.model import CONTROL_ROUND, BootTask, Cell, ControlSpec, EngineConfig, Repeat, SweepPlan
+from nightsweep.plan.opening import opening
 
 
 def boot_tasks(plan: SweepPlan) -> tuple[BootTask, ...]:
@@ -37,10 +37,12 @@ def boot_task(plan: SweepPlan, config: EngineConfig, boot_round: int) -> BootTas
 
 
 def slots(plan: SweepPlan) -> int:
-    """Return the number of windows planned: cells times repeats, and one of each of a control's cells for its extra boots."""
-    probe = plan.probe
-    cells = len(probe.concurrency) * len(probe.temperature)
-    return len(plan.configs) * cells * probe.repeats + control_boots(plan) * cells
+    """Return the number of windows planned: cells times repeats, and one of each of a control's cells for its extra boots.
+
+    Of a decision it is the opening: what comes after it, the data say.
+    """
+    cells = len(cells_of(plan, ""))
+    return len(plan.configs) * cells * plan.probe.repeats + control_boots(plan) * cells
 
 
 def control_boots(plan: SweepPlan) -> int:
@@ -62,7 +64,7 @@ def _with_control(
 
 def _control_task(plan: SweepPlan, config: EngineConfig, boot_round: int) -> BootTask:
     """Return an extra boot: one repeat of each cell, in an order of its own. No prefills, no single batches."""
-    cells = list(_cells(config.fingerprint, plan.probe.concurrency, plan.probe.temperature))
+    cells = list(cells_of(plan, config.fingerprint))
     random.Random(_seed(plan.fingerprint, config.fingerprint, boot_round)).shuffle(cells)
     repeats = tuple(Repeat(cell=cell, index=boot_round, boot_round=boot_round) for cell in cells)
     return BootTask(config=config, boot_round=boot_round, repeats=repeats)
@@ -70,7 +72,7 @@ def _control_task(plan: SweepPlan, config: EngineConfig, boot_round: int) -> Boo
 
 def _task(plan: SweepPlan, config: EngineConfig, boot_round: int) -> BootTask:
     probe = plan.probe
-    cells = list(_cells(config.fingerprint, probe.concurrency, probe.temperature))
+    cells = list(cells_of(plan, config.fingerprint))
     draw = random.Random(_seed(plan.fingerprint, config.fingerprint, boot_round)) if len(cells) > 1 else None
     repeats: list[Repeat] = []
     for index in range(boot_round, probe.repeats, probe.boots):
@@ -86,8 +88,36 @@ def _task(plan: SweepPlan, config: EngineConfig, boot_round: int) -> BootTask:
     )
 
 
-def _cells(config: str, concurrency: tuple[int, ...], temperature: tuple[Decimal, ...]) -> tuple[Cell, ...]:
-    return tuple(Cell(config, streams, degree) for streams in concurrency for degree in temperature)
+def cells_of(plan: SweepPlan, config: str) -> tuple[Cell, ...]:
+    """Return the cells that a boot of the plan's own rounds measures: all, or the opening of a decision.
+
+    Args:
+        config: The config's fingerprint.
+    """
+    probe = plan.probe
+    if plan.decide is None:
+        return tuple(Cell(config, streams, degree) for streams in probe.concurrency for degree in probe.temperature)
+    exact = {(streams, float(degree)): degree for streams, degree, _ in plan.decide.weights}
+    return tuple(Cell(config, place[0], exact[place]) for place in opening(exact, pooled=plan.decide.pooled))
+
+
+def decision_task(
+    plan: SweepPlan, config: EngineConfig, boot_round: int, wanted: Sequence[tuple[Cell, int]]
+) -> BootTask:
+    """Return one boot of a decision's later round: each cell's first draw before any has its second, in an order of its own.
+
+    Args:
+        wanted: Cells with the repeat that is wanted of each; a cell may be in it several times.
+    """
+    passes: list[list[Repeat]] = []
+    for cell, index in wanted:
+        turn = sum(repeat.cell == cell for each in passes for repeat in each)
+        passes += [[]] if turn == len(passes) else []
+        passes[turn].append(Repeat(cell=cell, index=index, boot_round=boot_round))
+    draw = random.Random(_seed(plan.fingerprint, config.fingerprint, boot_round))
+    for each in passes:
+        draw.shuffle(each)
+    return BootTask(config=config, boot_round=boot_round, repeats=tuple(repeat for each in passes for repeat in each))
 
 
 def _seed(plan: str, config: str, boot_round: int) -> int:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from functools import lru_cache
 
 from nightsweep.plan.model import CONTROL_ROUND, BootTask, PrefillRepeat, Repeat, SweepPlan
-from nightsweep.plan.order import boot_order, boot_task, slots
+from nightsweep.plan.order import boot_order, boot_task, cells_of, slots
 
 __all__ = ["MAX_FAILED_BOOTS", "prefill_key", "remaining", "slots", "temperature_key", "window_key"]
 
@@ -73,7 +73,7 @@ def _touched(plan: SweepPlan, *, windows: Windows, prefills: Prefills, runs: Win
     """Return, of each boot of which anything is stored, how many of the plan's measurements are clean."""
     probe, prefill, single = plan.probe, plan.probe.prefill, plan.probe.single_batch
     found: Counter[tuple[str, int]] = Counter()
-    cells = {(streams, temperature_key(degree)) for streams in probe.concurrency for degree in probe.temperature}
+    cells = {(cell.concurrency, temperature_key(cell.temperature)) for cell in cells_of(plan, "")}
     for (config, streams, degree, index), (clean, _) in windows.items():
         if (streams, degree) in cells and (index < probe.repeats or index >= CONTROL_ROUND):
             found[(config, index if index >= CONTROL_ROUND else index % probe.boots)] += clean
@@ -89,7 +89,7 @@ def _touched(plan: SweepPlan, *, windows: Windows, prefills: Prefills, runs: Win
 def _whole(plan: SweepPlan, boot_round: int) -> int:
     """Return how many measurements a boot makes."""
     probe = plan.probe
-    cells = len(probe.concurrency) * len(probe.temperature)
+    cells = len(cells_of(plan, ""))
     if boot_round >= CONTROL_ROUND:
         return cells
     single = len(range(boot_round, probe.single_batch.runs, probe.boots)) if probe.single_batch else 0
@@ -101,6 +101,22 @@ def window_key(repeat: Repeat) -> tuple[str, int, str, int]:
     """Return the key of a repeat among the stored windows of its cell's kind."""
     cell = repeat.cell
     return cell.config, cell.concurrency, temperature_key(cell.temperature), repeat.index
+
+
+def left_of_boot(plan: SweepPlan, task: BootTask, *, windows: Windows, failed_boots: FailedBoots) -> BootTask | None:
+    """Return a boot with the windows that it still has to measure; None when it has none, or does not come up any more."""
+    if gave_up(task.config.fingerprint, task.boot_round, failed_boots):
+        return None
+    left = tuple(
+        repeat for repeat in task.repeats if _open(windows.get(window_key(repeat)), most=plan.probe.max_attempts)
+    )
+    return replace(task, repeats=left) if left else None
+
+
+def gave_up(config: str, boot_round: int, failed_boots: FailedBoots) -> bool:
+    """Return whether a config is not booted any more for a round: it never comes up, or failed there as often as it may."""
+    never = any("never" in advice for (failed, _), advice in failed_boots.items() if failed == config)
+    return never or len(failed_boots.get((config, boot_round), ())) >= MAX_FAILED_BOOTS
 
 
 def prefill_key(prefill: PrefillRepeat) -> tuple[str, int, int, int]:

@@ -60,13 +60,18 @@ def open_slots(
     prefills: Mapping[tuple[str, int, int, int], tuple[bool, int]],
     single_batches: Mapping[tuple[str, int, str, int], tuple[bool, int]],
 ) -> Slots:
-    """Return the repeats of a plan without a clean measurement; a control's extra ones, which show tonight's drift, are none."""
+    """Return the repeats of a plan without a clean measurement; a control's extra ones, which show tonight's drift, are none.
+
+    Nor are those of a decision's contenders: they are held against each other on the same prompts, which other sweeps' repeats of
+    the same number did not draw.
+    """
     found: defaultdict[tuple[str, Place], set[int]] = defaultdict(set)
+    contenders = () if plan.decide is None else plan.decide.between
     for task in boot_tasks(plan):
         if task.boot_round >= CONTROL_ROUND:
             continue
         for kind, repeats, stored in (
-            (DECODE, task.repeats, windows),
+            (DECODE, () if task.config.fingerprint in contenders else task.repeats, windows),
             (SINGLE_BATCH, task.single_batches, single_batches),
         ):
             for repeat in repeats:

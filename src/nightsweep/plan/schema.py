@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from nightsweep.plan import container_in, quantities, settings_in
-from nightsweep.plan.mistakes import Refused, nearest
+from nightsweep.plan.mistakes import Refused, gathered, nearest
 
 BUNDLED_PROMPTS = ("code", "prose", "tools", "random-ids")
 KINDS = ("vllm", "sglang")
@@ -44,9 +44,22 @@ _counts = quantities.listing(quantities.whole(least=1), what="whole numbers > 0"
 
 
 def _repeats(value: Any) -> int:
-    if isinstance(value, dict):
-        raise Refused("whole numbers > 0", remedy="`mode: decide` is not supported by this version.")
-    return int(quantities.whole(least=1)(value))
+    try:
+        return int(quantities.whole(least=1)(value))
+    except Refused as refused:
+        raise Refused(f"{refused.allowed}, or {{mode: decide, ...}}", remedy=refused.remedy) from refused
+
+
+def _weights(value: Any) -> dict[str, float]:
+    """Return weights by the words that their keys are written with; which keys there are, the probe says."""
+    if not isinstance(value, dict) or not value:
+        raise Refused("weights such as {1: 2, 16: 1}; what is not named weighs nothing")
+    read, out = quantities.number(least=0, most=1e6), {}
+    with gathered() as parts:
+        for key, weight in value.items():
+            with parts.at((key,), weight):
+                out[key] = read(weight)
+    return out
 
 
 class Section(BaseModel):
@@ -144,6 +157,23 @@ class SingleBatchIn(Section):
     temperature: Annotated[Any, BeforeValidator(quantities.temperature)] = Decimal(0)
 
 
+class ObjectiveIn(Section):
+    """`probe.repeats.objective`."""
+
+    concurrency: Annotated[Any, BeforeValidator(_weights)] = None
+    temperature: Annotated[Any, BeforeValidator(_weights)] = None
+
+
+class DecideIn(Section):
+    """`probe.repeats`, where a decision is wanted and not a table."""
+
+    mode: Annotated[Any, BeforeValidator(quantities.choice("decide"))]
+    between: Annotated[Any, BeforeValidator(quantities.listing(quantities.text, what="names of configs"))] = ("*",)
+    objective: ObjectiveIn = Field(default_factory=ObjectiveIn)
+    max: Annotated[Any, BeforeValidator(quantities.whole(least=2))] = 12
+    incumbent: Text = None
+
+
 _temperatures = quantities.listing(quantities.temperature, what="temperatures")
 
 
@@ -206,12 +236,12 @@ SECTIONS: dict[str, type[Section]] = {
     "probe.sampling": SamplingIn,
     "probe.prefill": PrefillIn,
     "probe.single_batch": SingleBatchIn,
+    "probe.repeats": DecideIn,
+    "probe.repeats.objective": ObjectiveIn,
 }
 TOP_KEYS = ("name", "production", "engine", "configs", "probe", "control", "schedule", "box", "expect")
 NOT_YET = {
-    "objective": "Objectives",
     "probes": "Other kinds of probe",
     "probe.kind": "Other kinds of probe",
-    "probe.objective": "Objectives",
     "configs.control": "A control config",
 }

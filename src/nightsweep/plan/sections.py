@@ -20,6 +20,7 @@ _EXAMPLES = {
     "concurrency": "concurrency: [1, 2, 4, 8]",
     "temperature": "temperature: [0.7]",
     "tokens": "tokens: 12000",
+    "mode": "mode: decide",
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from nightsweep.errors import InvalidPlan
 from nightsweep.plan import yamltree
 from nightsweep.plan.control_in import control_of
+from nightsweep.plan.decide_in import decide_of, split_repeats
 from nightsweep.plan.expand import Expansion, base_of, expand
 from nightsweep.plan.expect_in import box_of, expect_of
 from nightsweep.plan.fingerprint import plan_fingerprint
@@ -97,7 +98,8 @@ def _plan(raw: Any, reading: _Reading) -> dict[str, Any] | None:
     given = _required(raw, "engine", reading)
     engine = reading.section(EngineIn, given, ("engine",), _stand_ins(given))
     entries = _entries(raw, reading)
-    probe = _probe(_required(raw, "probe", reading), reading)
+    repeats, probe_in = split_repeats(_required(raw, "probe", reading), reading.mistakes)
+    probe = _probe(probe_in, reading)
     box, bandwidth = box_of(raw.get("box"), reading.mistakes)
     parts: dict[str, Any] = {
         "name": _text(raw, "name", reading),
@@ -114,7 +116,9 @@ def _plan(raw: Any, reading: _Reading) -> dict[str, Any] | None:
         return None
     parts["control"] = control_of(raw.get("control"), configs, reading.mistakes)
     parts["expect"] = expect_of(raw.get("expect"), configs, probe, reading.mistakes)
-    _refuse_endless(configs, probe, reading)
+    decide = parts["decide"] = decide_of(repeats, configs, probe, reading.mistakes)
+    probe = replace(probe, draws_by_repeat=decide is not None)
+    _refuse_endless(configs, probe, reading, repeats=probe.repeats if decide is None else decide.most)
     _check_api(configs, probe, reading)
     if reading.mistakes:
         return None
@@ -123,12 +127,12 @@ def _plan(raw: Any, reading: _Reading) -> dict[str, Any] | None:
     return {**parts, "configs": configs, "probe": probe, "fingerprint": plan_fingerprint(configs, probe)}
 
 
-def _refuse_endless(configs: tuple[EngineConfig, ...], probe: ProbeSpec, reading: _Reading) -> None:
+def _refuse_endless(configs: tuple[EngineConfig, ...], probe: ProbeSpec, reading: _Reading, *, repeats: int) -> None:
     """Refuse what nobody could ever measure, before it is expanded: a slipped zero must not eat the machine's memory."""
     prefill = 0 if probe.prefill is None else probe.prefill.repeats * probe.boots
     single = 0 if probe.single_batch is None else probe.single_batch.runs
     cells = len(probe.concurrency) * len(probe.temperature)
-    each = cells * probe.repeats + prefill + single
+    each = cells * repeats + prefill + single
     if each * len(configs) <= MOST_WINDOWS and probe.boots <= MOST_WINDOWS:
         return
     found = f"{len(configs):,} configs x {each:,} measurements = {len(configs) * each:,}"

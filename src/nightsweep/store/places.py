@@ -49,7 +49,8 @@ def prefill_places(sweep: int | None) -> sa.Subquery:
 
 def planned(repeat: sa.Column[int]) -> sa.ColumnElement[bool]:
     """Return whether a repeat is one that the plan of a row of `sweeps` asks for now: its repeats may have been lowered since."""
-    asked = sweeps.c.plan[("probe", "repeats")].as_integer()
+    most, repeats = (sweeps.c.plan[key].as_integer() for key in (("decide", "most"), ("probe", "repeats")))
+    asked = sa.func.coalesce(most, repeats)
     return sa.or_(asked.is_(None), repeat < asked, repeat >= CONTROL_ROUND)
 
 

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from nightsweep.engine.values import LogLine
 from nightsweep.measurement.values import PrefillResult, WindowResult
+from nightsweep.plan.drawn import Drawn
 from nightsweep.plan.expect import Prediction, Resident
 from nightsweep.plan.fit import PastStarts
 from nightsweep.plan.model import EngineConfig, PrefillRepeat, Repeat, SweepPlan
@@ -27,7 +28,7 @@ from nightsweep.ports import (
     Reusable,
     Stored,
 )
-from nightsweep.store import boots, catalog, expectations, history, intents, leases, measured, reused, stored
+from nightsweep.store import boots, catalog, drawn, expectations, history, intents, leases, measured, reused, stored
 from nightsweep.store.eventlog import log_event
 from nightsweep.store.session import MachineTime, Outage, Patient, Waiting, connect
 from nightsweep.units import MonotonicSeconds, Seconds
@@ -123,6 +124,10 @@ class PostgresStore:
     def stored(self, sweep_id: int) -> Stored:
         """See `ports.Store`."""
         return self._do.run(lambda c: stored.stored(c, sweep_id))
+
+    def drawn(self, sweep_id: int) -> tuple[Drawn, ...]:
+        """See `ports.Store`."""
+        return self._do.run(lambda c: drawn.drawn(c, sweep_id))
 
     # --- taken over from other sweeps
 

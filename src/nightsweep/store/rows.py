@@ -142,7 +142,7 @@ def sweep_row(row: Any) -> SweepRow:
         ended=row.ended_at,
         owner=row.lease_owner,
         note=row.note,
-        repeats_planned=row.repeats_planned,
+        repeats_planned=max(row.repeats_planned, row.repeats_clean),  # a decision asks for more than its opening
         repeats_clean=row.repeats_clean,
         windows_flagged=row.windows_flagged,
         boots_failed=row.boots_failed,

@@ -22,6 +22,7 @@ import sqlalchemy as sa
 from nightsweep.engine.values import LogLine
 from nightsweep.errors import LateWriteRefused, StoreError, StoreUnavailable
 from nightsweep.measurement.values import PrefillResult, WindowResult
+from nightsweep.plan.drawn import Drawn
 from nightsweep.plan.model import EngineConfig, PrefillRepeat, Repeat
 from nightsweep.ports import BootOutcome, BootReady, EngineHandle, Lease, Stored
 from nightsweep.store.delivery import Delivery
@@ -284,6 +285,11 @@ class SpooledStore(PostgresStore):
         """See `ports.Store`."""
         self._settle()
         return super().stored(sweep_id)
+
+    def drawn(self, sweep_id: int) -> tuple[Drawn, ...]:
+        """See `ports.Store`."""
+        self._settle()
+        return super().drawn(sweep_id)
 
     def claim(self, sweep_id: int, *, owner: str, ttl: Seconds) -> Lease:
         """See `ports.Store`. What a dead holder left in the spool is stored first, while its fence is still current."""

@@ -24,8 +24,7 @@ from nightsweep.store.schema import (
 
 def stored(connection: sa.Connection, sweep_id: int) -> Stored:
     """Return what the sweep already holds (raises NotFound)."""
-    if connection.scalar(sa.select(sweeps.c.id).where(sweeps.c.id == sweep_id)) is None:
-        raise NotFound(what=f"sweep {sweep_id}", hint="`nightsweep status` lists the sweeps there are")
+    must_exist(connection, sweep_id)
     return Stored(
         windows=_windows(connection, sweep_id, kind=DECODE) | _taken(connection, sweep_id, kind=DECODE),
         single_batches=_windows(connection, sweep_id, kind=SINGLE_BATCH)
@@ -33,6 +32,12 @@ def stored(connection: sa.Connection, sweep_id: int) -> Stored:
         prefills=_prefills(connection, sweep_id) | _taken_prefills(connection, sweep_id),
         failed_boots=_failed_boots(connection, sweep_id),
     )
+
+
+def must_exist(connection: sa.Connection, sweep_id: int) -> None:
+    """Raise NotFound where there is no such sweep."""
+    if connection.scalar(sa.select(sweeps.c.id).where(sweeps.c.id == sweep_id)) is None:
+        raise NotFound(what=f"sweep {sweep_id}", hint="`nightsweep status` lists the sweeps there are")
 
 
 def _windows(

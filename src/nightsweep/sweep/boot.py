@@ -86,6 +86,8 @@ def boot_name(task: BootTask, *, of: int) -> str:
     control = task.boot_round - CONTROL_ROUND
     if control >= 0:
         return f"{task.config.name} (control boot {control + 1})"
+    if task.boot_round >= of:
+        return f"{task.config.name} (round {task.boot_round + 1} of the decision)"
     return f"{task.config.name} (boot {task.boot_round + 1} of {of})" if of > 1 else task.config.name
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from nightsweep.plan.model import CONTROL_ROUND, BootTask, SweepPlan
 from nightsweep.plan.remaining import remaining
 from nightsweep.ports import Store, Stored
+from nightsweep.sweep.deciding import decision_now
 
 
 def left_now(store: Store, plan: SweepPlan, sweep_id: int) -> tuple[Stored, tuple[BootTask, ...]]:
@@ -19,6 +20,8 @@ def left_now(store: Store, plan: SweepPlan, sweep_id: int) -> tuple[Stored, tupl
     """
     with _garbage_left_alone():
         stored = store.stored(sweep_id)
+        if plan.decide is not None:
+            return stored, decision_now(store, plan, plan.decide, sweep_id=sweep_id, stored=stored).left
         left = remaining(
             plan,
             windows=stored.windows,
@@ -31,7 +34,7 @@ def left_now(store: Store, plan: SweepPlan, sweep_id: int) -> tuple[Stored, tupl
 
 def clean_count(plan: SweepPlan, stored: Stored) -> int:
     """Return how many of the planned repeats have a clean window; the plan's repeats may have been lowered since."""
-    asked = plan.probe.repeats
+    asked = plan.probe.repeats if plan.decide is None else plan.decide.most
     return sum(clean for key, (clean, _) in stored.windows.items() if key[3] < asked or key[3] >= CONTROL_ROUND)
 
 

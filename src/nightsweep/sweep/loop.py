@@ -24,10 +24,11 @@ from nightsweep.errors import (
 from nightsweep.measurement.values import WindowResult
 from nightsweep.plan.estimate import prefill_seconds, single_batch_seconds, window_seconds
 from nightsweep.plan.model import CONTROL_ROUND, BootTask, Repeat, SweepPlan
-from nightsweep.plan.remaining import prefill_key, slots, window_key
+from nightsweep.plan.remaining import prefill_key, window_key
 from nightsweep.ports import BoxFacts, Progress, Stored
 from nightsweep.sweep.boot import Running, boot_name, booted
 from nightsweep.sweep.breaking import how_it_broke_off
+from nightsweep.sweep.deciding import Deciding
 from nightsweep.sweep.expecting import write_estimates, write_expected
 from nightsweep.sweep.guard import Guard
 from nightsweep.sweep.launch import check_secrets
@@ -60,6 +61,7 @@ class _Run:
     keeper: Held
     box: BoxFacts
     guard: Guard
+    deciding: Deciding
     problems: list[str] = field(default_factory=list)
     done: int = 0
     glanced: float = 0.0
@@ -139,7 +141,7 @@ class _Run:
                 phase=phase,
                 message=message,
                 windows_done=self.done,
-                windows_planned=slots(self.plan),
+                windows_planned=self.deciding.planned,
                 facts=facts,
             )
         )
@@ -172,9 +174,8 @@ def run_sweep(
         lease = tools.store.claim(sweep_id, owner=tools.owner, ttl=tools.lease_ttl)
         with held(tools.store, lease, ttl=tools.lease_ttl, also=interrupts.again) as keeper:
             night = Night(tools=tools, plan=plan, box_id=box_id, limits=limits)
-            run = _Run(
-                tools=tools, plan=plan, steps=steps, night=night, keeper=keeper, box=box, guard=Guard(tools, lease)
-            )
+            guard, deciding = Guard(tools, lease), Deciding(tools.store, plan, sweep_id)
+            run = _Run(tools, plan, steps, night=night, keeper=keeper, box=box, guard=guard, deciding=deciding)
             try:
                 if reuse:
                     take_over(tools, lease, plan, box_fingerprint=box.fingerprint)
@@ -199,7 +200,8 @@ def _night(run: _Run) -> tuple[str, str]:
     """Take production down, sweep, bring it back; return the sweep's state and a note."""
     stored, left = left_now(run.tools.store, run.plan, run.sweep_id)
     run.done = clean_count(run.plan, stored)
-    run.say("start", f"sweep {run.sweep_id}: {run.done} of {slots(run.plan)} windows are stored")
+    run.deciding.look(run.say)
+    run.say("start", f"sweep {run.sweep_id}: {run.done} of {run.deciding.planned} windows are stored")
     stop_leftovers(run.tools, run.plan, box=run.box.name, sweep_id=run.sweep_id)
     ending = ("done", "everything that could be measured is measured" if left else "nothing was left to measure")
     with run.guard.nothing_forgotten():
@@ -219,8 +221,9 @@ def _night(run: _Run) -> tuple[str, str]:
         except StopWanted as stop:
             run.ended = ending = (stop.state, stop.note)
             run.tools.store.event("sweep_stopping", stop.note, sweep_id=run.sweep_id)
+    run.deciding.close(run.say)
     run.say("stop", f"{ending[0]}: no engine runs any more")
-    return ending[0], "; ".join(filter(None, (ending[1], _told_if_late(run))))
+    return ending[0], "; ".join(filter(None, (run.deciding.said, ending[1], _told_if_late(run))))
 
 
 @contextlib.contextmanager
@@ -251,6 +254,7 @@ def _until_nothing_is_left(run: _Run, left: tuple[BootTask, ...]) -> None:
             run.check()
             _one_boot(run, waiting.pop(run.night.next_boot(waiting)))
         after, left = left_now(run.tools.store, run.plan, run.sweep_id)
+        run.deciding.look(run.say)
         if after == before and not run.disturbed:  # a pass that stored nothing would go on for ever
             run.problems.append("a whole pass over what is left stored nothing: giving up on it")
             return
@@ -370,12 +374,13 @@ def _release_after(run: _Run, error: BaseException) -> None:
 
 def _outcome(run: _Run, state: str, note: str) -> Outcome:
     stored, left = left_now(run.tools.store, run.plan, run.sweep_id)
+    done = clean_count(run.plan, stored)
     return Outcome(
         sweep_id=run.sweep_id,
         state=state,
         note=note,
-        windows_done=clean_count(run.plan, stored),
-        windows_planned=slots(run.plan),
+        windows_done=done,
+        windows_planned=run.deciding.planned,
         windows_left=sum(len(task.repeats) for task in left),
         problems=tuple(run.problems),
     )

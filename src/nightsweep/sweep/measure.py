@@ -313,10 +313,11 @@ def _first_prompt(spec: ProbeSpec, repeat: Repeat) -> int:
     A control's extra windows start where its first one does: between them only the box shall have moved.
     """
     cell = repeat.cell
-    place = (
-        spec.concurrency.index(cell.concurrency) * len(spec.temperature) + spec.temperature.index(cell.temperature)
-    ) * max(spec.repeats, 1) + (0 if repeat.control else repeat.index)
-    return place * PROMPT_STRIDE
+    place = spec.concurrency.index(cell.concurrency) * len(spec.temperature) + spec.temperature.index(cell.temperature)
+    index = 0 if repeat.control else repeat.index
+    if spec.draws_by_repeat:
+        return (index * len(spec.concurrency) * len(spec.temperature) + place) * PROMPT_STRIDE
+    return (place * max(spec.repeats, 1) + index) * PROMPT_STRIDE
 
 
 def _draft_length(running: Running) -> int | None:

@@ -1,0 +1,260 @@
+"""The rounds of a decision, played again from what is stored: which one is in hand, what is left of it, and how it stands.
+
+A round is asked for by the data of the rounds before it, and by nothing else: so a sweep that is killed in the middle of a round
+finds the same round again, and goes on with what is left of it. Pure, as the rule itself is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from nightsweep.analysis.deciding import Round, final_standings, next_round
+from nightsweep.analysis.racing import Rule, Run, Standing
+from nightsweep.plan.drawn import Drawn
+from nightsweep.plan.model import CONTROL_ROUND, BootTask, Cell, DecideSpec, EngineConfig, SweepPlan
+from nightsweep.plan.opening import Place
+from nightsweep.plan.order import boot_task, cells_of, control_boots, decision_task
+from nightsweep.plan.remaining import (
+    FailedBoots,
+    Prefills,
+    Windows,
+    gave_up,
+    left_of_boot,
+    remaining,
+    temperature_key,
+    window_key,
+)
+
+OPENING, OPEN, DECIDED, MOST, NOBODY = "opening", "open", "decided", "most", "nobody"
+"""States of a decision: not every contender is measured yet; a round is in hand; it stands; it cannot be had with the windows
+that may be spent; no contender could be measured."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """All that is stored of a sweep, as far as a decision asks for it; see `plan.remaining` for the keys."""
+
+    drawn: Sequence[Drawn]
+    windows: Windows
+    failed_boots: FailedBoots = field(default_factory=dict)
+    prefills: Prefills = field(default_factory=dict)
+    single_batches: Windows = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How a decision stands.
+
+    Attributes:
+        number: Of the round in hand, or of the last one; the opening is round 1.
+        why: Why that round is measured, for people.
+        left: Boots that are still to be made for it.
+        standings: By all complete rounds, the leader first, by names of configs; empty before every contender was opened.
+        dropped: Contenders that are out for another reason than their numbers, with that.
+        caveats: What else is to be known of it, a sentence each.
+        begun: Whether a window of the round in hand is stored already.
+    """
+
+    state: str
+    number: int
+    why: str
+    left: tuple[BootTask, ...]
+    standings: tuple[Standing, ...] = ()
+    dropped: Mapping[str, str] = field(default_factory=dict)
+    caveats: tuple[str, ...] = ()
+    begun: bool = False
+
+    @property
+    def over(self) -> bool:
+        """Whether no further round will be asked for."""
+        return self.state in (DECIDED, MOST, NOBODY)
+
+
+def rule_of(plan: SweepPlan, spec: DecideSpec) -> Rule:
+    """Return what is asked, as the rule takes it: configs by name."""
+    return Rule(
+        weights={(streams, float(degree)): weight for streams, degree, weight in spec.weights},
+        most=spec.most,
+        incumbent=None if spec.incumbent is None else plan.config(spec.incumbent).name,
+        pooled=spec.pooled,
+    )
+
+
+def decision_of(plan: SweepPlan, spec: DecideSpec, held: Held) -> Decision:
+    """Return how the decision stands by what is stored."""
+    return _Replay(plan, spec, held).play()
+
+
+class _Replay:
+    """Plays the rounds again; see `decision_of`."""
+
+    def __init__(self, plan: SweepPlan, spec: DecideSpec, held: Held) -> None:
+        self.plan, self.spec, self.held = plan, spec, held
+        self.by_name = {plan.config(one).name: plan.config(one) for one in spec.between}
+        self.untold = _untold(held.drawn, self.by_name)
+        self.rule = replace(rule_of(plan, spec), pooled=spec.pooled and not self.untold)
+        self.drawn = {one.place: one for one in held.drawn}
+        self.exact = {(streams, float(degree)): degree for streams, degree, _ in spec.weights}
+        self.taken: Counter[tuple[str, Place]] = Counter()
+        self.runs: list[Run] = []
+        self.dropped: dict[str, str] = {}
+        self.boots = 0
+
+    def play(self) -> Decision:
+        left = self._opening()
+        if any(task.repeats for task in left):
+            return Decision(OPENING, 1, self._opening_said(), left, begun=bool(self.held.windows))
+        number, why = 1, self._opening_said()
+        while self.active and (asked := next_round(self.runs, self.active, self.rule)) is not None:
+            tasks = self._tasks(asked, number)
+            if not tasks:
+                break  # what it asks for cannot be had any more
+            number, why = number + 1, asked.why
+            undone = (*left, *self._left_of(tasks))
+            if undone:
+                begun = any(window_key(repeat) in self.held.windows for task in tasks for repeat in task.repeats)
+                return replace(self._told(OPEN, number, why, undone), begun=begun)
+        return self._told(self._ending(), number, why, (*left, *self._control(last=True)))
+
+    def _told(self, state: str, number: int, why: str, left: tuple[BootTask, ...]) -> Decision:
+        caveats = [
+            f"{name} speculates without telling how much is accepted: its rates are taken as they are, with more noise"
+            for name in sorted(self.untold)
+        ]
+        caveats += _mixed(self.held.drawn, self.by_name)
+        return Decision(state, number, why, left, self._standings(), self.dropped, tuple(caveats))
+
+    @property
+    def active(self) -> list[str]:
+        """Contenders that are in it still."""
+        return [name for name in self.by_name if name not in self.dropped]
+
+    def _standings(self) -> tuple[Standing, ...]:
+        return tuple(final_standings(self.runs, self.active, self.rule)) if self.active else ()
+
+    def _ending(self) -> str:
+        if not self.active:
+            return NOBODY
+        return MOST if sum(one.open for one in self._standings()) > 1 else DECIDED
+
+    # --- the opening
+
+    def _opening_said(self) -> str:
+        each = len(cells_of(self.plan, ""))
+        return f"the opening: each of {len(self.plan.configs)} configs once at {each} places, before anything is known"
+
+    def _opening(self) -> tuple[BootTask, ...]:
+        """Take in the opening's windows; return what is left of it, with all else that a first boot measures."""
+        held = self.held
+        left = remaining(
+            self.plan,
+            windows=held.windows,
+            prefills=held.prefills,
+            failed_boots=held.failed_boots,
+            single_batches=held.single_batches,
+        )
+        for name, config in self.by_name.items():
+            self._take(name, [(cell, 0) for cell in cells_of(self.plan, config.fingerprint)])
+            self._drop_if_lost(name, config)
+        return left
+
+    def _drop_if_lost(self, name: str, config: EngineConfig) -> None:
+        """Leave a contender out whose numbers would not be of it, or that has not all of the opening."""
+        not_applied = next(
+            (one.not_applied for one in self.held.drawn if self._of(one, config) and one.not_applied), ()
+        )
+        lost = [c for c in cells_of(self.plan, config.fingerprint) if _key(c, 0) not in self.drawn]
+        if not_applied:
+            self.dropped[name] = f"not applied as asked: {'; '.join(not_applied)}"
+        elif lost and gave_up(config.fingerprint, 0, self.held.failed_boots):
+            self.dropped[name] = "its engine does not come up"
+        elif lost:
+            where = ", ".join(f"c={cell.concurrency} T={cell.temperature}" for cell in lost)
+            self.dropped[name] = f"its windows at {where} stayed flagged"
+
+    def _of(self, drawn: Drawn, config: EngineConfig) -> bool:
+        return drawn.place[0] == config.fingerprint and drawn.place[3] < CONTROL_ROUND
+
+    # --- later rounds
+
+    def _tasks(self, asked: Round, boot_round: int) -> list[BootTask]:
+        """Return the boots of a round, every other one the other way round: a drift of the box falls on all alike."""
+        order = [name for name in self.by_name if name in asked.places]
+        tasks = []
+        for name in order if boot_round % 2 == 0 else reversed(order):
+            config = self.by_name[name]
+            wanted: list[tuple[Cell, int]] = []
+            for place in asked.places[name]:
+                index = self.taken[name, place] + sum(self._place(cell) == place for cell, _ in wanted)
+                if index < self.spec.most:
+                    wanted.append((Cell(config.fingerprint, place[0], self.exact[place]), index))
+            if wanted:
+                tasks.append(decision_task(self.plan, config, boot_round, wanted))
+        return tasks
+
+    def _left_of(self, tasks: Sequence[BootTask]) -> tuple[BootTask, ...]:
+        """Take in the windows of a round; return what is left of it, with the control's boots that fall into it."""
+        out: list[BootTask] = []
+        for task in tasks:
+            left = self._open(task)
+            out += [] if left is None else [left]
+            self._take(task.config.name, [(repeat.cell, repeat.index) for repeat in task.repeats])
+            if left is None and not any(window_key(repeat) in self.drawn for repeat in task.repeats):
+                failed = gave_up(task.config.fingerprint, task.boot_round, self.held.failed_boots)
+                why = "its engine did not come up" if failed else "its windows stayed flagged"
+                self.dropped[task.config.name] = f"{why} in round {task.boot_round + 1}"
+            self.boots += 1
+            out += self._control()
+        return tuple(out)
+
+    def _open(self, task: BootTask) -> BootTask | None:
+        return left_of_boot(self.plan, task, windows=self.held.windows, failed_boots=self.held.failed_boots)
+
+    def _control(self, *, last: bool = False) -> Iterator[BootTask]:
+        """Yield the control's extra boot that is due after the boots so far, if it is not measured."""
+        control = self.plan.control
+        if control is None or self.boots == 0 or (self.boots % control.every == 0) == last:
+            return
+        number = control_boots(self.plan) + (self.boots - 1) // control.every
+        task = boot_task(self.plan, self.plan.config(control.config), CONTROL_ROUND + number)
+        left = self._open(task)
+        if left is not None:
+            yield left
+
+    def _take(self, name: str, wanted: Sequence[tuple[Cell, int]]) -> None:
+        for cell, index in wanted:
+            place = self._place(cell)
+            self.taken[name, place] = max(self.taken[name, place], index + 1)
+            found = self.drawn.get(_key(cell, index))
+            if found is not None:
+                self.runs.append(
+                    Run(name, found.boot_id, place, index, found.decode_rate, self._acceptance(name, found))
+                )
+
+    def _acceptance(self, name: str, found: Drawn) -> float | None:
+        """Return what scatters with the prompts: acceptance, or the whole rate of an engine that drafts and does not tell it."""
+        return found.decode_rate if name in self.untold else found.acceptance_length
+
+    def _place(self, cell: Cell) -> Place:
+        return cell.concurrency, float(cell.temperature)
+
+
+def _untold(drawn: Sequence[Drawn], by_name: Mapping[str, EngineConfig]) -> frozenset[str]:
+    """Return the contenders that speculate, and whose engine does not tell the acceptance length of each window."""
+    untold = {one.place[0] for one in drawn if one.acceptance_length is None}
+    return frozenset(name for name, config in by_name.items() if config.speculative and config.fingerprint in untold)
+
+
+def _mixed(drawn: Sequence[Drawn], by_name: Mapping[str, EngineConfig]) -> Iterator[str]:
+    """Yield a sentence for each contender whose windows are of different conditions."""
+    seen = {(one.place[0], one.conditions) for one in drawn if one.place[3] < CONTROL_ROUND}
+    for name, config in by_name.items():
+        count = sum(fingerprint == config.fingerprint for fingerprint, _ in seen)
+        if count > 1:
+            yield f"{name} was measured under {count} sets of conditions (another image, engine or box): the decision mixes them"
+
+
+def _key(cell: Cell, index: int) -> tuple[str, int, str, int]:
+    return cell.config, cell.concurrency, temperature_key(cell.temperature), index

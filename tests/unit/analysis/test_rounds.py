@@ -1,0 +1,235 @@
+"""A decision's rounds, played again from what is stored: on nights whose truth is known."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from nightsweep.analysis.decision_said import decision_document, decision_said, decision_table
+from nightsweep.analysis.rounds import DECIDED, MOST, NOBODY, OPEN, OPENING, Decision, Held, decision_of
+from nightsweep.plan.drawn import Drawn
+from nightsweep.plan.model import CONTROL_ROUND, BootTask, SweepPlan
+from nightsweep.plan.remaining import window_key
+from nightsweep.plan.sweepfile import load
+
+FILE = """\
+name: which
+engine: {kind: vllm, host: process, command: [vllm, serve], model: org/target}
+configs:
+  - name: plain
+  - {name: "k={num_speculative_tokens}", speculative: {method: mtp}, grid: {num_speculative_tokens: [2, 3, 4]}}
+probe:
+  concurrency: [1, 4, 16]
+  temperature: [0.7, 1.0]
+  repeats: {mode: decide, between: "k=*", incumbent: k=2, max: 12}
+"""
+
+
+def a_plan(*changes: tuple[str, str]) -> SweepPlan:
+    text = FILE
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return load(text)
+
+
+@dataclass
+class Night:
+    """Measures what a decision asks for, on configs whose acceptance is known by name."""
+
+    plan: SweepPlan
+    truth: dict[str, float]
+    noise: float = 0.1
+    drawn: list[Drawn] = field(default_factory=list)
+    windows: dict[tuple[str, int, str, int], tuple[bool, int]] = field(default_factory=dict)
+    failed: dict[tuple[str, int], tuple[str, ...]] = field(default_factory=dict)
+    boots: int = 0
+
+    def decision(self) -> Decision:
+        assert self.plan.decide is not None
+        return decision_of(self.plan, self.plan.decide, Held(self.drawn, self.windows, self.failed))
+
+    def measure(self, task: BootTask, *, windows: int | None = None, not_applied: tuple[str, ...] = ()) -> None:
+        """Make a boot; of its windows the first so many only."""
+        self.boots += 1
+        chance = random.Random(f"{task.config.name}/{task.boot_round}")
+        boot = math.exp(chance.gauss(0, 0.003))
+        for repeat in task.repeats[:windows]:
+            key = window_key(repeat)
+            prompts = random.Random(f"{key[1:]}").gauss(0, 1)
+            luck = 0.8 * prompts + 0.6 * random.Random(f"{key}").gauss(0, 1)
+            length = self.truth.get(task.config.name, 1.0) * math.exp(self.noise / math.sqrt(key[1]) * luck)
+            told = length if task.config.speculative else None
+            self.windows[key] = (True, 1)
+            self.drawn.append(Drawn(key, self.boots, key[1] * length / (0.1 * boot), told, "same", not_applied))
+
+    def spend(self, *, rounds: int = 50) -> list[Decision]:
+        """Measure round after round; return how the decision stood before each, and at the end."""
+        seen = [self.decision()]
+        while seen[-1].left and len(seen) <= rounds:
+            for task in seen[-1].left:
+                self.measure(task)
+            seen.append(self.decision())
+        return seen
+
+
+CLEAR = {"k=2": 2.0, "k=3": 2.6, "k=4": 2.3}
+CLOSE = {"k=2": 2.5, "k=3": 2.55, "k=4": 1.8}
+
+
+def names(left: Sequence[BootTask]) -> list[str]:
+    return [task.config.name for task in left]
+
+
+def test_the_opening_is_of_all_configs_and_later_rounds_of_contenders_only() -> None:
+    night = Night(a_plan(), CLEAR)
+    seen = night.spend()
+    assert (seen[0].state, names(seen[0].left)) == (OPENING, ["plain", "k=2", "k=3", "k=4"])
+    assert (seen[1].state, set(names(seen[1].left))) == (OPEN, {"k=2", "k=3"}), "winner and incumbent are confirmed"
+    assert "confirmed by a fresh boot" in seen[1].why
+    assert (seen[-1].state, seen[-1].standings[0].config) == (DECIDED, "k=3")
+    assert decision_said(seen[-1]).startswith("decided after 2 rounds: k=3 leads k=4 by")
+
+
+def test_what_is_close_is_measured_again_in_turned_order_and_what_is_behind_is_not() -> None:
+    seen = Night(a_plan(), CLOSE, noise=0.2).spend()
+    later = [names(one.left) for one in seen[1:] if one.left]
+    assert len(later) > 1
+    assert "k=4" not in {name for left in later for name in left}
+    assert later[:2] == [["k=3", "k=2"], ["k=2", "k=3"]]
+    assert all("may still be the best" in one.why for one in seen[1:3])
+
+
+def test_a_sweep_that_is_killed_in_a_round_finds_the_same_round_again() -> None:
+    whole, cut = Night(a_plan(), CLOSE, noise=0.2), Night(a_plan(), CLOSE, noise=0.2)
+    for night in (whole, cut):
+        for task in night.decision().left:
+            night.measure(task)
+    asked = whole.decision()
+    first, *others = cut.decision().left
+    cut.measure(first, windows=1)
+    again = cut.decision()
+    assert (again.number, again.why, again.begun) == (asked.number, asked.why, True)
+    assert not asked.begun
+    assert again.left == (replace(first, repeats=first.repeats[1:]), *others)
+    for task in again.left:
+        cut.measure(task)
+    for task in asked.left:
+        whole.measure(task)
+    assert cut.decision().why.split(":")[0] == whole.decision().why.split(":")[0]
+
+
+def test_equal_configs_stop_at_the_most_windows_undecided_and_a_higher_most_goes_on() -> None:
+    night = Night(a_plan(("max: 12", "max: 3")), {"k=2": 2.5, "k=3": 2.5, "k=4": 2.5}, noise=0.25)
+    end = night.spend()[-1]
+    assert (end.state, end.left) == (MOST, ())
+    assert max(key[3] for key in night.windows) == 2
+    assert "undecided with all the windows that may be spent (`max`)" in decision_said(end)
+    before = dict(night.windows)
+    night.plan = a_plan(("max: 12", "max: 6"))
+    more = night.decision()
+    assert more.state == OPEN
+    assert not before.keys() & {window_key(repeat) for task in more.left for repeat in task.repeats}
+
+
+def test_a_contender_that_does_not_come_up_is_out_with_a_word_and_the_others_go_on() -> None:
+    night = Night(a_plan(), CLEAR)
+    never = night.plan.configs[2].fingerprint
+    night.failed[never, 0] = ("never",)
+    for task in night.decision().left:
+        night.measure(task)
+    later = night.decision()
+    assert later.dropped == {"k=3": "its engine does not come up"}
+    assert [one.config for one in later.standings] == ["k=4", "k=2"]
+    assert "k=3 is out: its engine does not come up" in decision_said(later)
+    table = decision_table(later, simulated=True)
+    assert table is not None
+    assert "out: its engine does not come up" in str(table)
+
+
+def test_one_that_fails_in_a_later_round_is_out_from_there() -> None:
+    night = Night(a_plan(), CLOSE, noise=0.2)
+    for task in night.decision().left:
+        night.measure(task)
+    asked = night.decision()
+    lost = asked.left[0]
+    night.failed[lost.config.fingerprint, lost.boot_round] = ("same", "same")
+    for task in asked.left[1:]:
+        night.measure(task)
+    later = night.decision()
+    assert later.dropped == {lost.config.name: f"its engine did not come up in round {lost.boot_round + 1}"}
+    assert lost.config.name not in [one.config for one in later.standings]
+
+
+def test_windows_that_stayed_flagged_in_the_opening_leave_their_contender_out() -> None:
+    night = Night(a_plan(), CLEAR)
+    for task in night.decision().left:
+        night.measure(task, windows=3 if task.config.name == "k=4" else None)
+    (left,) = night.decision().left
+    for repeat in left.repeats:
+        night.windows[window_key(repeat)] = (False, 3)
+    assert "stayed flagged" in night.decision().dropped["k=4"]
+
+
+def test_numbers_of_what_was_not_applied_decide_nothing() -> None:
+    night = Night(a_plan(), CLEAR)
+    for task in night.decision().left:
+        night.measure(task, not_applied=("num_speculative_tokens",) if task.config.name == "k=3" else ())
+    later = night.decision()
+    assert later.dropped == {"k=3": "not applied as asked: num_speculative_tokens"}
+    assert later.standings[0].config == "k=4"
+
+
+def test_without_any_contender_nothing_is_decided() -> None:
+    night = Night(a_plan(), CLEAR)
+    for config in night.plan.configs[1:]:
+        night.failed[config.fingerprint, 0] = ("never",)
+    for task in night.decision().left:
+        night.measure(task)
+    end = night.decision()
+    assert (end.state, end.left, end.standings) == (NOBODY, (), ())
+    assert decision_said(end).startswith("undecided: no contender could be measured")
+
+
+def test_a_control_is_booted_through_later_rounds_too_and_at_the_end() -> None:
+    night = Night(a_plan(("probe:", "control: {config: k=2, every: 2}\nprobe:")), CLOSE, noise=0.2)
+    seen = night.spend()
+    extra = [task.boot_round for one in seen for task in one.left if task.boot_round >= CONTROL_ROUND]
+    own = sum(task.boot_round < CONTROL_ROUND for one in seen for task in one.left)
+    assert extra == [CONTROL_ROUND + number for number in range(len(extra))]
+    assert len(extra) == math.ceil(own / 2)
+    assert seen[-1].left == ()
+
+
+def test_a_speculating_engine_that_tells_no_acceptance_is_held_by_its_rates_at_every_place() -> None:
+    night = Night(a_plan(), CLEAR)
+    for task in night.decision().left:
+        night.measure(task)
+    night.drawn = [replace(one, acceptance_length=None) for one in night.drawn]
+    later = night.decision()
+    config = night.plan.configs[2].fingerprint
+    asked = {window_key(repeat)[1:3] for task in later.left for repeat in task.repeats if task.config.name == "k=3"}
+    had = {key[1:3] for key in night.windows if key[0] == config}
+    assert asked | had == {(streams, degree) for streams in (1, 4, 16) for degree in ("0.70", "1.00")}
+    assert not asked & had
+    assert any("without telling how much is accepted" in said for said in later.caveats)
+
+
+def test_two_sets_of_conditions_are_told() -> None:
+    night = Night(a_plan(), CLEAR)
+    night.spend()
+    night.drawn[-1] = replace(night.drawn[-1], conditions="another image")
+    assert any("2 sets of conditions" in said for said in night.decision().caveats)
+
+
+def test_the_document_has_numbers_that_json_knows() -> None:
+    night = Night(a_plan(), CLOSE, noise=0.2)
+    for task in night.decision().left:
+        night.measure(task)
+    document = decision_document(night.decision())
+    assert document["state"] == OPEN
+    assert document["standings"][0]["behind"] == 0
+    assert set(document["left"]) == {"k=2", "k=3"}
+    assert all(math.isfinite(one["within"]) for one in document["standings"])
