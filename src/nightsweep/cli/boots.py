@@ -66,15 +66,8 @@ def command(
         title,
         simulated=any(row.simulated for row in rows),
     )
-    if shaping.shown(listing, shape, form=form):
-        return
-    if form == "json":
-        render.print_json({"boots": listing.documents})
-    elif not rows:
-        described = " ".join(part for part in (filters.described(ctx), "--failed" if failed else "") if part)
-        render.write([render.Line(f"no boots match {described}".rstrip())])
-    else:
-        render.print_boots(rows, title=title)
+    asked = " ".join(part for part in (filters.described(ctx), "--failed" if failed else "") if part)
+    shaping.show(listing, shape, form=form, asked=asked, table=lambda: render.print_boots(rows, title=title))
 
 
 def _record(row: BootRow) -> records.Record:

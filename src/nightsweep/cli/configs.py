@@ -40,14 +40,8 @@ def command(
     title = f"Configs {filters.described(ctx)}".rstrip()
     documented = [wholes.config_row_document(row) for row in rows]
     listing = shaping.Listing("configs", documented, wholes.CONFIG_FIELDS, title)
-    if shaping.shown(listing, shape, form=form):
-        return
-    if form == "json":
-        render.print_json({"configs": documented})
-    elif not rows:
-        render.write([render.Line(f"no configs match {filters.described(ctx)}".rstrip())])
-    else:
-        render.show(wholes.configs_table(rows, title=title))
+    table = wholes.configs_table(rows, title=title)
+    shaping.show(listing, shape, form=form, asked=filters.described(ctx), table=lambda: render.show(table))
 
 
 def _record(row: ConfigRow) -> records.Record:

@@ -119,6 +119,23 @@ def shown(listing: Listing, shape: Shape, *, form: str) -> bool:
     return True
 
 
+def show(listing: Listing, shape: Shape, *, form: str, asked: str, table: Callable[[], None]) -> None:
+    """Show a listing in the form that was asked for.
+
+    Args:
+        asked: The filters in words, for a listing without rows.
+        table: Prints the listing's own table.
+    """
+    if shown(listing, shape, form=form):
+        return
+    if form == "json":
+        render.print_json({listing.name: listing.documents})
+    elif not listing.documents:
+        render.write([render.Line(f"no {listing.name} match {asked}".rstrip())])
+    else:
+        table()
+
+
 def write_parquet(rows: Sequence[records.Record], *, columns: Sequence[str], path: Path) -> None:
     """Write the records as a Parquet file; mappings become JSON text.
 

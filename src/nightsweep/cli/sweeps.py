@@ -54,15 +54,9 @@ def command(
         title,
         simulated=any(row.simulated for row in rows),
     )
-    if shaping.shown(listing, shape, form=form):
-        return
-    if form == "json":
-        render.print_json({"sweeps": listing.documents})
-    elif not rows:
-        words = " ".join(part for part in (filters.described(ctx), f"--state {state}" if state else "") if part)
-        render.write([render.Line(f"no sweeps match {words}".rstrip())])
-    else:
-        render.show(listings.sweeps_table(rows, title=title))
+    asked = " ".join(part for part in (filters.described(ctx), f"--state {state}" if state else "") if part)
+    table = listings.sweeps_table(rows, title=title)
+    shaping.show(listing, shape, form=form, asked=asked, table=lambda: render.show(table))
 
 
 def _record(row: SweepRow) -> records.Record:

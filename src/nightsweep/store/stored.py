@@ -57,7 +57,7 @@ def _windows(
         .join(cells, cells.c.id == tried.c.cell_id)
         .join(configs, configs.c.id == cells.c.config_id)
     ).all()
-    return {row[:4]: row[4:] for row in rows}
+    return {(name, streams, degree, index): (clean, n) for name, streams, degree, index, clean, n in rows}
 
 
 def _place(repeat: sa.ColumnElement[int]) -> tuple[sa.ColumnElement[Any], ...]:

@@ -77,7 +77,7 @@ class Guard:
             yield
             return
         found = self._host().foreign(production.container)
-        before = self._open(found.name)
+        before = self._record_of(found.name)
         if not found.running and before is None:
             said = f"{found.name} was not running before the sweep: it is left as it is"
             self._event("production_not_running", said, level="warning")
@@ -307,6 +307,10 @@ class Guard:
                 forgotten.setdefault(owed.container, from_document(owed.container, owed.record))
         return forgotten
 
+    def _record_of(self, name: str) -> Record | None:
+        """Return the record of a container that an earlier, dead holder took down: then it is ours to bring back."""
+        return next((from_document(name, owed.record) for owed in self._owed(name)), None)
+
     def _owed(self, name: str) -> list[Owed]:
         """Return the open intents of a container, under every name of this machine that is known."""
         return [owed for box in sorted(self._boxes) for owed in self._tools.store.owed(box) if owed.container == name]
@@ -315,11 +319,6 @@ class Guard:
 
     def _host(self) -> Host:
         return self._tools.host("docker")
-
-    def _open(self, name: str) -> Record | None:
-        """Return the record of a container that an earlier, dead holder took down: then it is ours to bring back."""
-        owed = self._tools.store.owed(self._lease.box_id)
-        return next((from_document(name, one.record) for one in owed if one.container == name), None)
 
     def _event(self, kind: str, message: str, *, level: str = "info") -> None:
         self._tools.store.event(kind, message, level=level, sweep_id=self._lease.sweep_id)

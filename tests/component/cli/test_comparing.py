@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner, Result
 
 from nightsweep.cli.cells import command as cells
 from nightsweep.cli.compare import command as compare
 from nightsweep.cli.effects import command as effects
-from nightsweep.cli.reading import Access
 from nightsweep.errors import NotComparable, NotFound, SeveralConfigs
 from nightsweep.plan.sweepfile import load
-from nightsweep.service.doctor_checks import DoctorSources
 from nightsweep.store.postgres import PostgresStore
 from nightsweep.store.queries import Queries
 from tests.storekit.builders import (
@@ -35,7 +31,7 @@ from tests.storekit.builders import (
     stopped,
 )
 
-from .test_reading import program
+from .test_reading import call, program
 
 FILE = """
 name: rules
@@ -89,18 +85,6 @@ def keep(night: Night, number: int, rate: float, *, index: int = 0, concurrency:
         config=number,
         conditions=some_conditions(**box, **conditions),
     )
-
-
-def call(command: click.Command, *words: str, queries: Queries) -> Result:
-    @contextmanager
-    def opened() -> Iterator[Queries]:
-        yield queries
-
-    def no_doctor() -> DoctorSources:
-        raise AssertionError("not asked for")
-
-    reach = Access(queries=opened, now=lambda: EVENING + timedelta(hours=9), sleep=lambda _: None, doctor=no_doctor)
-    return CliRunner().invoke(command, list(words), obj=reach)
 
 
 def document(command: click.Command, *words: str, queries: Queries) -> Mapping[str, Any]:
