@@ -31,6 +31,19 @@ WHOLE_RUN_FIELDS: tuple[str, ...] = (
 )
 """Columns of the CSV of whole runs: dotted paths into `whole_run_document`."""
 
+COLUMNS = (
+    Column("streams"),
+    Column("T"),
+    Column("rate over the run", "tokens/s"),
+    Column("n"),
+    Column("range", "tokens/s"),
+    Column("acceptance length"),
+    Column("TTFT p50", "ms"),
+    Column("TPOT p50", "ms"),
+    Column("flagged", right=False),
+    Column("source", right=False),
+)
+
 
 def whole_run_document(cell: CellSummary) -> Document:
     """Return a cell of whole runs: as a cell, with its rate under a name of its own."""
@@ -64,22 +77,10 @@ def whole_runs_table(summaries: Sequence[CellSummary], *, title: str) -> Table:
             mark=cell_mark(cell),
         )
 
-    columns = (
-        Column("streams"),
-        Column("T"),
-        Column("rate over the run", "tokens/s"),
-        Column("n"),
-        Column("range", "tokens/s"),
-        Column("acceptance length"),
-        Column("TTFT p50", "ms"),
-        Column("TPOT p50", "ms"),
-        Column("flagged", right=False),
-        Column("source", right=False),
-    )
     return Table(
         title=title,
         label="config",
-        columns=columns,
+        columns=COLUMNS,
         groups=grouped(summaries, heading=lambda cell: names[cell.config_fingerprint], row_of=row_of),
         notes=(WHOLE_RUN_NOTE, *cell_notes(summaries), *applied_notes(summaries)),
     )

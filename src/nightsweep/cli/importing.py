@@ -115,8 +115,7 @@ def command(
     if (remove is None) == (not paths):
         raise click.UsageError("name files to import, or --remove NAME")
     if remove is not None:
-        with reached.imports() as store:
-            click.echo(f"sweep {remove}: {text.plural(store.remove(remove), 'imported row')} removed")
+        _remove(reached, remove)
         return
     sugar = {"box": box, "temperature": temperature, "date": date}
     given = {**columns, **{column: value for column, value in sugar.items() if value is not None}}
@@ -128,6 +127,11 @@ def command(
         render.print_json(_document(files, kept, name=called, stored=not dry_run))
     else:
         _print(files, kept, name=called, dry_run=dry_run)
+
+
+def _remove(reached: Reach, name: str) -> None:
+    with reached.imports() as store:
+        click.echo(f"sweep {name}: {text.plural(store.remove(name), 'imported row')} removed")
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
