@@ -57,7 +57,7 @@ def _windows(
         .join(cells, cells.c.id == tried.c.cell_id)
         .join(configs, configs.c.id == cells.c.config_id)
     ).all()
-    return {(name, streams, degree, index): (clean, n) for name, streams, degree, index, clean, n in rows}
+    return {(row[0], row[1], row[2], row[3]): (row.clean, row.attempts) for row in rows}
 
 
 def _place(repeat: sa.ColumnElement[int]) -> tuple[sa.ColumnElement[Any], ...]:
