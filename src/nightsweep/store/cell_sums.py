@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from nightsweep.analysis.grouping import NUMBERS, GroupSummary
+from nightsweep.analysis.grouping import NUMBERS
 from nightsweep.analysis.summary import in_flag_order
 from nightsweep.analysis.values import CellSummary, Filters, Spread
 from nightsweep.plan.words import CONTROL_ROUND
-from nightsweep.store import keys, statements
+from nightsweep.store import statements
 from nightsweep.store.filters import matches, of_conditions, of_config, of_source
 from nightsweep.store.rows import reused_note
 from nightsweep.store.schema import cell_summaries, cells, conditions, configs, sweep_configs, windows
 
 KEY = ("config_fingerprint", "concurrency", "temperature", "conditions", "box", "simulated", "source")
-ONE_CELL = {"config_fingerprint", "concurrency", "temperature", "conditions"}
-"""Keys that leave one cell and one conditions in a group: nothing has to be counted then."""
 COLUMN_OF = {"step_time": "step_time_s", "ttft_p50": "ttft_p50_s", "tpot_p50": "tpot_p50_s"}
 """Where a kept sum's columns are not named as the number is."""
 
@@ -52,59 +50,6 @@ def cells_matching(connection: sa.Connection, filters: Filters) -> list[CellSumm
     return [cell for _, cell in found]
 
 
-def groups_matching(
-    connection: sa.Connection, filters: Filters, by: Sequence[str], *, numbers: Sequence[str] = NUMBERS
-) -> list[GroupSummary]:
-    """Return windows pooled by any keys (see `nightsweep.store.keys`), in the order of the keys' values.
-
-    What such a group holds of different cells and conditions is counted in it: its mean is one of what was measured, and
-    compares two settings only where both groups hold the same cells.
-    """
-    if filters.imported is None and not {"source", "conditions"} & set(by):
-        filters = replace(filters, imported=False)  # measured windows never pool with imported ones by silence
-    more = [*keys.columns(by), windows.c.conditions_id]
-    base = statements.windows_matching(filters, more).order_by(None).subquery("base")
-    key = [base.c[keys.label(place)] for place in range(len(by))]
-    alone = set(by) >= ONE_CELL
-    counted = () if alone else connection.execute(_held(base, key))
-    held = {tuple(map(str, row[: len(by)])): row for row in counted}
-    boots = _per_boot(base, key, numbers)
-    key = [boots.c[column.name] for column in key]
-    rows = connection.execute(
-        sa.select(*key, *_over_boots(boots, numbers))
-        .group_by(*key)
-        .order_by(*(column.asc().nulls_first() for column in key))
-    )
-    found = []
-    for row in rows:
-        mine = held.get(tuple(map(str, row[: len(by)])))
-        found.append(
-            GroupSummary(
-                keys={name: keys.value_of(row[place]) for place, name in enumerate(by)},
-                numbers={name: _spread(row, name) for name in numbers},
-                cells=int(alone) if mine is None else mine.cells,
-                conditions=int(alone) if mine is None else mine.pools,
-                flagged=int(row.flagged),
-                simulated=row.simulated,
-                first=row.first,
-                last=row.last,
-            )
-        )
-    return found
-
-
-def _held(base: sa.Subquery, key: Sequence[sa.ColumnElement[Any]]) -> sa.Select[Any]:
-    """Return how many cells and conditions the clean windows of each key are of."""
-    place = (base.c.config_id, base.c.concurrency, base.c.temperature)
-    counted = sa.and_(base.c.boot_round < CONTROL_ROUND, sa.func.cardinality(base.c.flags) == 0)
-    each = sa.select(*key, *place, base.c.conditions_id).where(counted).group_by(*key, *place, base.c.conditions_id)
-    inner = each.subquery("each")
-    mine = [inner.c[column.name] for column in key]
-    cell = sa.func.row(inner.c.config_id, inner.c.concurrency, inner.c.temperature)
-    pools = sa.func.count(sa.distinct(inner.c.conditions_id)).label("pools")
-    return sa.select(*mine, sa.func.count(sa.distinct(cell)).label("cells"), pools).group_by(*mine)
-
-
 # --- sums that the database keeps --------------------------------------------------------------------------------
 
 
@@ -119,15 +64,22 @@ def _kept_matching(filters: Filters) -> sa.Select[Any]:
         conditions.c.fingerprint.label("conditions"),
         statements.SOURCE.label("source"),
     )
-    wanted = wanted.select_from(source).where(table.c.kind == filters.kind, *of_config(filters, by_content=True))
-    wanted = wanted.where(*of_source(filters, statements.SOURCE), *of_conditions(filters))
+    return wanted.select_from(source).where(*of_kept(filters))
+
+
+def of_kept(filters: Filters) -> Iterator[sa.ColumnElement[bool]]:
+    """Yield what a kept sum (joined: configs, conditions) must fulfil."""
+    table = cell_summaries
+    yield table.c.kind == filters.kind
+    yield from of_config(filters, by_content=True)
+    yield from of_source(filters, statements.SOURCE)
+    yield from of_conditions(filters)
     if filters.box is not None:
-        wanted = wanted.where(matches(table.c.box, filters.box))
+        yield matches(table.c.box, filters.box)
     if filters.concurrency:
-        wanted = wanted.where(table.c.concurrency.in_(filters.concurrency))
+        yield table.c.concurrency.in_(filters.concurrency)
     if filters.temperature:
-        wanted = wanted.where(table.c.temperature.in_(filters.temperature))
-    return wanted
+        yield table.c.temperature.in_(filters.temperature)
 
 
 def _newest_name() -> sa.ScalarSelect[Any]:
@@ -168,7 +120,7 @@ def _made(n: int, boots: int, mean: float | None, low: float, high: float, *, sd
 # --- sums over windows -------------------------------------------------------------------------------------------
 
 
-def _per_boot(base: sa.Subquery, key: Sequence[sa.ColumnElement[Any]], numbers: Sequence[str] = NUMBERS) -> sa.Subquery:
+def per_boot(base: sa.Subquery, key: Sequence[sa.ColumnElement[Any]], numbers: Sequence[str] = NUMBERS) -> sa.Subquery:
     """Return the windows summed up by key and boot: so boots are counted without sorting all windows."""
     clean = sa.func.cardinality(base.c.flags) == 0
     by_newest = postgresql.aggregate_order_by(base.c.config, base.c.window_id.desc())
@@ -196,7 +148,8 @@ def _per_boot(base: sa.Subquery, key: Sequence[sa.ColumnElement[Any]], numbers: 
     return wanted.group_by(*key, base.c.boot_id).subquery("per_boot")
 
 
-def _over_boots(boots: sa.Subquery, numbers: Sequence[str] = NUMBERS) -> list[sa.ColumnElement[Any]]:
+def over_boots(boots: sa.Subquery, numbers: Sequence[str] = NUMBERS) -> list[sa.ColumnElement[Any]]:
+    """Return the columns that sum up rows of `per_boot`, or others that hold the same sums of other windows each."""
     made: list[sa.ColumnElement[Any]] = [
         sa.func.sum(boots.c.flagged).label("flagged"),
         sa.func.bool_or(boots.c.any_simulated).label("simulated"),
@@ -219,8 +172,8 @@ def _over_boots(boots: sa.Subquery, numbers: Sequence[str] = NUMBERS) -> list[sa
     return made
 
 
-def _spread(row: Any, name: str) -> Spread | None:
-    values = row._mapping
+def spread_in(values: Mapping[Any, Any], name: str) -> Spread | None:
+    """Return a number of a row of `over_boots`."""
     n, low, high = int(values[f"{name}_n"]), values[f"{name}_min"], values[f"{name}_max"]
     sd = None
     if n > 1:
@@ -233,7 +186,7 @@ def _summed(connection: sa.Connection, filters: Filters) -> list[tuple[int, Cell
     base = statements.windows_matching(filters).order_by(None).subquery("base")
     key = [base.c[name] for name in KEY]
     counted = base.c.boot_round < CONTROL_ROUND
-    boots = _per_boot(base, key)
+    boots = per_boot(base, key)
     mine = [boots.c[name] for name in KEY]
     by_newest = postgresql.aggregate_order_by(boots.c.newest_name, boots.c.newest_window_id.desc())
     wanted = sa.select(
@@ -241,7 +194,7 @@ def _summed(connection: sa.Connection, filters: Filters) -> list[tuple[int, Cell
         sa.func.min(boots.c.first_window_id).label("first_window_id"),
         sa.func.array_agg(by_newest, type_=postgresql.ARRAY(sa.Text))[1].label("config"),
         sa.func.array_agg(sa.distinct(boots.c.version)).label("engine_versions"),
-        *(column for column in _over_boots(boots) if column.name != "simulated"),
+        *(column for column in over_boots(boots) if column.name != "simulated"),
     )
     words = _words(connection, base, key, counted)
     found = []
@@ -249,7 +202,7 @@ def _summed(connection: sa.Connection, filters: Filters) -> list[tuple[int, Cell
         flags, not_applied, notes = words.get(tuple(row[: len(KEY)]), (Counter(), {}, {}))
         cell = _cell(
             row,
-            numbers={name: _spread(row, name) for name in NUMBERS},
+            numbers={name: spread_in(row._mapping, name) for name in NUMBERS},
             flag_counts=flags,
             engine_versions=[version for version in row.engine_versions or () if version is not None],
             words=(tuple(not_applied), tuple(notes)),

@@ -11,7 +11,17 @@ import sqlalchemy as sa
 
 from nightsweep.plan.words import MEASURED
 from nightsweep.store.filters import path_of
-from nightsweep.store.schema import boots, boxes, cells, conditions, configs, sweep_configs, sweeps, windows
+from nightsweep.store.schema import (
+    boots,
+    boxes,
+    cell_summaries,
+    cells,
+    conditions,
+    configs,
+    sweep_configs,
+    sweeps,
+    windows,
+)
 
 NAMED: Mapping[str, sa.ColumnElement[Any]] = {
     "config": sweep_configs.c.name,
@@ -29,10 +39,21 @@ NAMED: Mapping[str, sa.ColumnElement[Any]] = {
 }
 """Names that stand for something beside the config's own keys. A night belongs to the day that it began on, in UTC."""
 
+OF_WINDOWS = frozenset(("config", "sweep", "boot", "engine_version", "night"))
+"""Names that tell windows of one cell apart: no sum that is kept of a cell knows them."""
+KEPT: Mapping[str, sa.ColumnElement[Any]] = {
+    name: cell_summaries.c[name] for name in ("box", "concurrency", "temperature")
+}
+
 
 def columns(by: Sequence[str]) -> list[sa.ColumnElement[Any]]:
     """Return a labelled column for each key, of the tables that `statements.windows_matching` joins."""
     return [_column(key).label(label(place)) for place, key in enumerate(by)]
+
+
+def kept_columns(by: Sequence[str]) -> list[sa.ColumnElement[Any]]:
+    """Return the same columns of a kept sum with its config and conditions; none of `OF_WINDOWS` is there."""
+    return [KEPT.get(key, _column(key)).label(label(place)) for place, key in enumerate(by)]
 
 
 def label(place: int) -> str:

@@ -22,7 +22,7 @@ from nightsweep.analysis.values import (
 )
 from nightsweep.errors import NotFound, StoreUnavailable
 from nightsweep.plan.words import IMPORT_WROTE
-from nightsweep.store import browse, cell_sums, rows, statements
+from nightsweep.store import browse, cell_sums, group_sums, rows, statements
 from nightsweep.store.schema import (
     boot_logs,
     boots,
@@ -155,7 +155,7 @@ class Queries:
         self, filters: Filters, by: Sequence[str], *, numbers: Sequence[str] = grouping.NUMBERS
     ) -> list[GroupSummary]:
         """Return windows pooled by keys; what each pool holds stands in it."""
-        return self._read(lambda connection: cell_sums.groups_matching(connection, filters, by, numbers=numbers))
+        return self._read(lambda connection: group_sums.groups_matching(connection, filters, by, numbers=numbers))
 
     def configs(self, filters: Filters) -> list[ConfigRow]:
         """Return configs by content, those of the newest sweeps first. Concurrency and temperature do not apply."""

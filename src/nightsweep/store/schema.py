@@ -25,7 +25,7 @@ from nightsweep.store.schema_reused import reused_prefills as reused_prefills
 from nightsweep.store.schema_reused import reused_windows as reused_windows
 from nightsweep.store.schema_summaries import cell_summaries as cell_summaries
 
-HEAD = "0011"
+HEAD = "0012"
 """The newest migration: what `migrate` brings a database to."""
 
 LIVE_STATES = ("starting", "ready")
@@ -299,8 +299,15 @@ windows = sa.Table(
         "repeat",
         unique=True,
         postgresql_where=sa.text("clean"),
-        # The index alone answers means and ranges.
-        postgresql_include=["decode_rate", "acceptance_length", "step_time_s", "conditions_id"],
+        # The index alone answers means and ranges, and of which boots and when.
+        postgresql_include=[
+            "decode_rate",
+            "acceptance_length",
+            "step_time_s",
+            "conditions_id",
+            "boot_id",
+            "started_at",
+        ],
     ),
     sa.Index(None, "boot_id"),
     sa.Index(None, "started_at"),

@@ -56,6 +56,18 @@ def _with_names(start: sa.FromClause, *, sweep: sa.ColumnElement[Any], config: s
     )
 
 
+def number(name: str) -> sa.ColumnElement[Any]:
+    """Return a number of a window (see `nightsweep.analysis.grouping.NUMBERS`)."""
+    found: sa.ColumnElement[Any]
+    if name.endswith("_p50"):
+        found = windows.c[name.removesuffix("_p50")]["p50"].as_float()
+    elif name in ("report_rate", "streams_per_step"):
+        found = windows.c.facts[name].as_float()
+    else:
+        found = windows.c["step_time_s" if name == "step_time" else name]
+    return found
+
+
 def windows_matching(filters: Filters, more: Sequence[sa.ColumnElement[Any]] = ()) -> sa.Select[Any]:
     """Return the SELECT of windows, with `more` columns of the tables that it joins."""
     places = window_places(filters.sweep)
@@ -85,12 +97,11 @@ def windows_matching(filters: Filters, more: Sequence[sa.ColumnElement[Any]] = (
         windows.c.flag_details,
         windows.c.tokens_per_step_and_stream,
         windows.c.occupancy,
-        windows.c.facts["report_rate"].as_float().label("report_rate"),
-        windows.c.facts["streams_per_step"].as_float().label("streams_per_step"),
+        *(number(name).label(name) for name in ("report_rate", "streams_per_step")),
         conditions.c.fingerprint.label("conditions"),
         SOURCE.label("source"),
         *(windows.c[name] for name in numbers),
-        *(windows.c[name]["p50"].as_float().label(f"{name}_p50") for name in ("ttft", "tpot", "e2e")),
+        *(number(name).label(name) for name in ("ttft_p50", "tpot_p50", "e2e_p50")),
         *_PLACE,
         *more,
     ).select_from(source)

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from nightsweep.analysis.grouping import NUMBERS, GroupSummary
 from nightsweep.analysis.sides import pools_of
 from nightsweep.analysis.summary import summarise
 from nightsweep.analysis.values import CellSummary, Filters, Spread
 from nightsweep.plan.model import CONTROL_ROUND
+from nightsweep.store.group_sums import groups_of_kept, groups_of_windows
 from nightsweep.store.postgres import PostgresStore
 from nightsweep.store.queries import Queries
 from tests.storekit.builders import (
@@ -140,6 +142,55 @@ def test_groups_hold_every_clean_window_once_and_say_what_they_pool(nights: list
     assert rate.mean == pytest.approx(sum(row.decode_rate or 0 for row in rows) / len(rows))
 
 
+BY: list[tuple[str, ...]] = [
+    ("method",),
+    ("method", "concurrency"),
+    ("image", "temperature"),
+    ("num_speculative_tokens",),
+    ("args.max-model-len", "box"),
+    ("source",),
+    ("conditions", "concurrency"),
+    ("config_fingerprint", "concurrency", "temperature", "conditions"),
+]
+OVER_ALL = [
+    Filters(with_flagged="yes"),
+    Filters(with_flagged="yes", concurrency=(4,)),
+    Filters(with_flagged="yes", where=(("method", "=", "dflash"),), box="box-*"),
+    Filters(with_flagged="yes", imported=False),
+]
+
+
+def test_groups_over_the_whole_history_are_the_same_from_kept_sums_as_from_every_window(
+    nights: list[Night], engine: sa.Engine
+) -> None:
+    with engine.begin() as connection:  # some numbers are absent from some windows, some from all of a config
+        connection.execute(sa.text("ALTER TABLE windows DISABLE TRIGGER USER"))
+        connection.execute(sa.text("UPDATE windows SET ttft = NULL WHERE id % 3 = 0"))
+        of_mtp = "SELECT c.id FROM cells c JOIN configs f ON f.id = c.config_id WHERE f.method = 'mtp'"
+        connection.execute(sa.text(f"UPDATE windows SET acceptance_length = NULL WHERE cell_id IN ({of_mtp})"))
+        connection.execute(sa.text("ALTER TABLE windows ENABLE TRIGGER USER"))
+        connection.execute(sa.text("SELECT nightsweep_sum_up_again()"))
+    with engine.connect() as connection:
+        for filters in OVER_ALL:
+            for by in BY:
+                kept = groups_of_kept(connection, filters, by, NUMBERS)
+                read = groups_of_windows(connection, filters, by, NUMBERS)
+                assert kept, (filters, by)
+                assert [_rough(group) for group in kept] == [_rough(group) for group in read], (filters, by)
+
+
+def test_a_group_over_the_whole_history_reads_no_window_that_has_numbers_of_its_own(
+    nights: list[Night], queries: Queries, engine: sa.Engine
+) -> None:
+    asked: list[str] = []
+    sa.event.listen(engine, "before_cursor_execute", lambda _c, _cursor, text, *_more: asked.append(text))
+    assert queries.groups(Filters(with_flagged="yes"), ("method",))
+    assert not any("windows.decode_rate" in text for text in asked)
+    asked.clear()
+    assert queries.groups(Filters(with_flagged="yes"), ("sweep",))
+    assert any("windows.decode_rate" in text for text in asked)
+
+
 def test_the_database_counts_the_pools_of_a_comparison_as_one_by_one(nights: list[Night], queries: Queries) -> None:
     for filters in (*ASKED, Filters(), Filters(sweep=2)):
         pools = queries.pools(filters)
@@ -184,17 +235,18 @@ def _in_order(cells: list[CellSummary]) -> list[dict[str, Any]]:
     return [_rough(cell) for cell in sorted(cells, key=lambda cell: (cell.config, cell.concurrency, cell.conditions))]
 
 
-def _rough(cell: CellSummary) -> dict[str, Any]:
-    """Return a cell with its floats to 12 digits: two ways to sum up differ in the last ones."""
+def _rough(cell: CellSummary | GroupSummary) -> dict[str, Any]:
+    """Return a cell, or a group, with its floats to 12 digits: two ways to sum up differ in the last ones."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict) and {"minimum", "sd"} <= set(value):
             return {key: None if item is None else float(f"{item:.11g}") for key, item in value.items()}
-        return value
+        return {key: plain(item) for key, item in value.items()} if isinstance(value, dict) else value
 
     document = {name: plain(value) for name, value in asdict(cell).items()}
     assert all(not isinstance(value, Spread) for value in document.values())
-    document["notes"] = sorted(document["notes"])
+    if "notes" in document:
+        document["notes"] = sorted(document["notes"])
     return document
 
 

@@ -1,0 +1,218 @@
+"""Windows pooled by any keys: over the whole history from the kept sums, else from the windows.
+
+The rules are those of `nightsweep.store.cell_sums`. The kept sums know of each number how many boots a cell has, but not
+whether two cells share a boot, nor when windows started: for that alone all windows are looked at, in an index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from nightsweep.analysis.grouping import NUMBERS, GroupSummary
+from nightsweep.analysis.values import Filters
+from nightsweep.plan.words import CONTROL_ROUND
+from nightsweep.store import keys, statements
+from nightsweep.store.cell_sums import COLUMN_OF, of_kept, over_boots, per_boot, spread_in
+from nightsweep.store.filters import of_cell, of_config
+from nightsweep.store.schema import boots, boxes, cell_summaries, cells, conditions, configs, windows
+
+ONE_CELL = {"config_fingerprint", "concurrency", "temperature", "conditions"}
+"""Keys that leave one cell and one conditions in a group: nothing has to be counted then."""
+PARTS = ("n", "mean", "m2", "min", "max")
+OF_BOOTS = ("first", "last")
+"""What only windows tell: times; and of each number how many boots."""
+
+HASHED = ("enable_nestloop = off", "enable_sort = off", "work_mem = '48MB'")
+"""For the one statement that joins all boots to all cells: how many conditions lack a key of JSON is not known to the planner,
+and a loop in place of a hash takes ten times as long. In force until the end of the transaction."""
+
+
+def groups_matching(
+    connection: sa.Connection, filters: Filters, by: Sequence[str], *, numbers: Sequence[str] = NUMBERS
+) -> list[GroupSummary]:
+    """Return windows pooled by any keys (see `nightsweep.store.keys`), in the order of the keys' values.
+
+    What such a group holds of different cells and conditions is counted in it: its mean is one of what was measured, and
+    compares two settings only where both groups hold the same cells.
+    """
+    if filters.imported is None and not {"source", "conditions"} & set(by):
+        filters = replace(filters, imported=False)  # measured windows never pool with imported ones by silence
+    way = groups_of_kept if _kept_tell(filters, by) else groups_of_windows
+    return way(connection, filters, by, numbers)
+
+
+def _kept_tell(filters: Filters, by: Sequence[str]) -> bool:
+    """Return whether the kept sums tell what is asked: nothing in it tells windows of one cell apart."""
+    apart = (filters.sweep, filters.since, filters.before, filters.image, filters.config)
+    return all(one is None for one in apart) and filters.with_flagged == "yes" and not keys.OF_WINDOWS & set(by)
+
+
+# --- from the windows --------------------------------------------------------------------------------------------
+
+
+def groups_of_windows(
+    connection: sa.Connection, filters: Filters, by: Sequence[str], numbers: Sequence[str]
+) -> list[GroupSummary]:
+    """Return groups whatever the filters and keys are: every window that matches is read."""
+    more = [*keys.columns(by), windows.c.conditions_id]
+    base = statements.windows_matching(filters, more).order_by(None).subquery("base")
+    key = [base.c[keys.label(place)] for place in range(len(by))]
+    alone = set(by) >= ONE_CELL
+    counted = () if alone else connection.execute(_held(base, key))
+    held = {tuple(map(str, row[: len(by)])): row for row in counted}
+    boots = per_boot(base, key, numbers)
+    key = [boots.c[column.name] for column in key]
+    rows = connection.execute(
+        sa.select(*key, *over_boots(boots, numbers))
+        .group_by(*key)
+        .order_by(*(column.asc().nulls_first() for column in key))
+    )
+    found = []
+    for row in rows:
+        mine = held.get(tuple(map(str, row[: len(by)])))
+        found.append(
+            GroupSummary(
+                keys={name: keys.value_of(row[place]) for place, name in enumerate(by)},
+                numbers={name: spread_in(row._mapping, name) for name in numbers},
+                cells=int(alone) if mine is None else mine.cells,
+                conditions=int(alone) if mine is None else mine.pools,
+                flagged=int(row.flagged),
+                simulated=row.simulated,
+                first=row.first,
+                last=row.last,
+            )
+        )
+    return found
+
+
+def _held(base: sa.Subquery, key: Sequence[sa.ColumnElement[Any]]) -> sa.Select[Any]:
+    """Return how many cells and conditions the clean windows of each key are of."""
+    place = (base.c.config_id, base.c.concurrency, base.c.temperature)
+    counted = sa.and_(base.c.boot_round < CONTROL_ROUND, sa.func.cardinality(base.c.flags) == 0)
+    each = sa.select(*key, *place, base.c.conditions_id).where(counted).group_by(*key, *place, base.c.conditions_id)
+    inner = each.subquery("each")
+    mine = [inner.c[column.name] for column in key]
+    cell = sa.func.row(inner.c.config_id, inner.c.concurrency, inner.c.temperature)
+    pools = sa.func.count(sa.distinct(inner.c.conditions_id)).label("pools")
+    return sa.select(*mine, sa.func.count(sa.distinct(cell)).label("cells"), pools).group_by(*mine)
+
+
+# --- from the kept sums ------------------------------------------------------------------------------------------
+
+
+def groups_of_kept(
+    connection: sa.Connection, filters: Filters, by: Sequence[str], numbers: Sequence[str]
+) -> list[GroupSummary]:
+    """Return the same groups where `_kept_tell` says so, without reading a window's numbers."""
+    kept = _kept(filters, by, numbers)
+    sums = list(connection.execute(_sums(kept, by, numbers)))
+    partly = [name for name in numbers if any(row._mapping[f"{name}_partly"] for row in sums)]
+    for setting in HASHED:
+        connection.execute(sa.text(f"SET LOCAL {setting}"))
+    told = connection.execute(_boots(kept, filters, by, numbers, partly=partly))
+    beside = {tuple(map(str, row[: len(by)])): row._mapping for row in told}
+    alone = set(by) >= ONE_CELL
+    found = []
+    for row in sums:
+        mine: Mapping[Any, Any] = beside.get(tuple(map(str, row[: len(by)])), {})
+        values = {**row._mapping, **{f"{name}_boots": mine.get(f"{name}_boots", 0) for name in numbers}}
+        found.append(
+            GroupSummary(
+                keys={name: keys.value_of(row[place]) for place, name in enumerate(by)},
+                numbers={name: spread_in(values, name) for name in numbers},
+                cells=int(alone) or row.cells,
+                conditions=int(alone) or row.pools,
+                flagged=int(row.flagged),
+                simulated=row.simulated,
+                first=mine.get("first"),
+                last=mine.get("last"),
+            )
+        )
+    return found
+
+
+def _kept(filters: Filters, by: Sequence[str], numbers: Sequence[str]) -> sa.Subquery:
+    table = cell_summaries
+    source = table.join(configs, configs.c.id == table.c.config_id)
+    source = source.join(conditions, conditions.c.id == table.c.conditions_id)
+    parts = ((name, COLUMN_OF.get(name, name), part) for name in numbers for part in PARTS)
+    nothing = sa.cast(sa.null(), sa.DateTime(timezone=True))
+    wanted = sa.select(
+        *keys.kept_columns(by),
+        *(table.c[name] for name in ("config_id", "concurrency", "temperature", "conditions_id", "box", "flagged")),
+        table.c.simulated.label("any_simulated"),
+        table.c.decode_rate_n.label("clean"),  # every clean window has a decode rate
+        *(nothing.label(name) for name in OF_BOOTS),
+        *(table.c[f"{column}_{part}"].label(f"{name}_{part}") for name, column, part in parts),
+    )
+    return wanted.select_from(source).where(*of_kept(filters)).subquery("kept")
+
+
+def _sums(kept: sa.Subquery, by: Sequence[str], numbers: Sequence[str]) -> sa.Select[Any]:
+    key = [kept.c[keys.label(place)] for place in range(len(by))]
+    clean = kept.c.clean > 0
+    cell = sa.func.row(kept.c.config_id, kept.c.concurrency, kept.c.temperature)
+    told_by_boots = {*OF_BOOTS, *(f"{name}_boots" for name in numbers)}
+    partly = (
+        sa.func.bool_or((kept.c[f"{name}_n"] > 0) & (kept.c[f"{name}_n"] < kept.c.clean)).label(f"{name}_partly")
+        for name in numbers
+    )
+    wanted = sa.select(
+        *key,
+        *(column for column in over_boots(kept, numbers) if column.name not in told_by_boots),
+        sa.func.count(sa.distinct(cell)).filter(clean).label("cells"),
+        sa.func.count(sa.distinct(kept.c.conditions_id)).filter(clean).label("pools"),
+        *partly,
+    )
+    return wanted.group_by(*key).order_by(*(column.asc().nulls_first() for column in key))
+
+
+def _boots(
+    kept: sa.Subquery, filters: Filters, by: Sequence[str], numbers: Sequence[str], *, partly: Sequence[str]
+) -> sa.Select[Any]:
+    """Return when the clean windows of each key started, and of how many boots those with each number are."""
+    each = _each(filters, partly)
+    same = ("config_id", "concurrency", "temperature", "conditions_id")
+    simulated = boxes.c.simulated | boots.c.simulated
+    joined = (
+        each.join(boots, sa.and_(boots.c.id == each.c.boot_id, boots.c.boot_round < CONTROL_ROUND))
+        .join(boxes, boxes.c.id == boots.c.box_id)
+        .join(
+            kept,
+            sa.and_(
+                *(kept.c[name] == each.c[name] for name in same),
+                kept.c.box == boxes.c.name,
+                kept.c.any_simulated == simulated,
+            ),
+        )
+    )
+    key = [kept.c[keys.label(place)] for place in range(len(by))]
+    seen = (each.c[f"{name}_seen"] if name in partly else kept.c[f"{name}_n"] > 0 for name in numbers)
+    times = sa.func.min(each.c.first).label("first"), sa.func.max(each.c.last).label("last")
+    wanted = sa.select(
+        *key, *times, *(sa.func.bool_or(one).label(name) for name, one in zip(numbers, seen, strict=True))
+    )
+    boot = wanted.select_from(joined).group_by(*key, each.c.boot_id).subquery("boot")
+    mine = [boot.c[column.name] for column in key]
+    counted = (sa.func.count().filter(boot.c[name]).label(f"{name}_boots") for name in numbers)
+    times = sa.func.min(boot.c.first).label("first"), sa.func.max(boot.c.last).label("last")
+    return sa.select(*mine, *times, *counted).group_by(*mine)
+
+
+def _each(filters: Filters, partly: Sequence[str]) -> sa.Subquery:
+    """Return the clean windows by boot, cell and conditions: when they started, and which of some numbers they have."""
+    place = (windows.c.boot_id, windows.c.conditions_id, cells.c.config_id, cells.c.concurrency, cells.c.temperature)
+    wanted = sa.select(
+        *place,
+        sa.func.min(windows.c.started_at).label("first"),
+        sa.func.max(windows.c.started_at).label("last"),
+        *(sa.func.bool_or(statements.number(name).is_not(None)).label(f"{name}_seen") for name in partly),
+    ).join(cells, cells.c.id == windows.c.cell_id)
+    if filters.where:
+        wanted = wanted.where(cells.c.config_id.in_(sa.select(configs.c.id).where(*of_config(filters))))
+    wanted = wanted.where(windows.c.clean, cells.c.kind == filters.kind, *of_cell(filters))
+    return wanted.group_by(*place).subquery("each")
