@@ -1,4 +1,7 @@
-"""What differs from config to config besides their settings, so that a difference between them may come from it."""
+"""What stands between a difference of two configs and its cause: conditions that differ, too, and several settings at once.
+
+Caveats that need the documents behind fingerprints, and those of single-batch cells; the rest are in `caveats`.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from nightsweep.analysis import text
-from nightsweep.analysis.comparing import differences
-from nightsweep.analysis.sides import OF_THE_CONFIG, Documents, brief, expanded
-from nightsweep.analysis.values import CellSummary
+from nightsweep.analysis.caveats import caveats
+from nightsweep.analysis.comparing import config_differences, differences
+from nightsweep.analysis.sides import OF_THE_CONFIG, Document, Documents, brief, expanded
+from nightsweep.analysis.values import CellSummary, SweepRow
 
 SAID_ELSEWHERE = frozenset((*OF_THE_CONFIG, "engine_version", "image_digest", "not_applied"))
 """Conditions that the config names already, or that have a caveat of their own."""
@@ -41,3 +45,41 @@ def between_configs(cells: Sequence[CellSummary], documents: Documents) -> Itera
             "Configs differ in more than their settings, so that a difference between them may come from this: "
             f"{text.several(said, limit=6)}."
         )
+
+
+def several_settings(cells: Sequence[CellSummary], documents: Documents) -> Iterator[str]:
+    """Yield which configs differ from every other one in two settings or more: no gain of theirs can be put down to one.
+
+    Configs without speculation are held against none: to speculate is one setting, however many words it takes.
+    """
+    names = {cell.config_fingerprint: cell.config for cell in cells if cell.decode_rate is not None}
+    known = {one: documents.configs[one] for one in names if documents.configs.get(one, {}).get("speculative")}
+    said = []
+    for one, document in known.items():
+        apart = [(_settings(document, other), names[key]) for key, other in known.items() if key != one]
+        nearest = min(apart, key=lambda pair: len(pair[0]), default=((), ""))
+        if len(nearest[0]) > 1:
+            said.append(f"{names[one]} (from {nearest[1]}: {text.several(nearest[0], limit=4)})")
+    if said:
+        yield (
+            "Two settings or more differ at once from every other config, so that a difference cannot be put down to one: "
+            f"{text.several(said, limit=4)}."
+        )
+
+
+def _settings(one: Document, other: Document) -> tuple[str, ...]:
+    return tuple(difference.name.removeprefix("speculative.") for difference in config_differences(one, other))
+
+
+def all_confounders(
+    cells: Sequence[CellSummary], alone: Sequence[CellSummary], documents: Documents
+) -> tuple[str, ...]:
+    """Return both as sentences, of cells and of single-batch cells; what is true of both is said once."""
+    rules = (between_configs, several_settings)
+    return tuple(dict.fromkeys(line for rule in rules for group in (cells, alone) for line in rule(group, documents)))
+
+
+def single_batch_caveats(sweep: SweepRow, alone: Sequence[CellSummary], *, said: Sequence[str]) -> tuple[str, ...]:
+    """Return the caveats of single-batch cells, but for what is said already: they lead and are open by themselves."""
+    found = caveats(sweep, boots=(), cells=alone) if alone else ()
+    return tuple(f"Single batch: {line}" for line in found if line not in said)

@@ -11,7 +11,7 @@ from decimal import Decimal
 from nightsweep.analysis import listings, markdown, tables, text
 from nightsweep.analysis.blocks import Block, Bullets, Details, Heading, Lines, Paragraph, without_plots
 from nightsweep.analysis.caveats import caveats
-from nightsweep.analysis.confounded import between_configs
+from nightsweep.analysis.confounded import all_confounders, single_batch_caveats
 from nightsweep.analysis.control import control_table
 from nightsweep.analysis.expected import Expected, expected_and_found, expected_table, worth_reading
 from nightsweep.analysis.figures import (
@@ -123,7 +123,7 @@ def report_blocks(told: Reported) -> tuple[Block, ...]:
         *_prefills(prefills),
         *_expected(told),
         *_control(told.windows),
-        *_timeline(told),
+        *(_timeline(told) if told.sweep.source is None else ()),
         *_flagged((*told.windows, *told.single_batches, *told.whole_runs)),
         *_caveats(told, cells=cells, prefills=prefills),
     )
@@ -196,16 +196,14 @@ def _what_ran(told: Reported) -> Iterator[Block]:
     images = dict.fromkeys((boot.image, boot.image_digest) for boot in boots if boot.image or boot.image_digest)
     items += [f"image: {' '.join(f'`{part}`' for part in image if part)}" for image in images]
     items += (
-        list(_probe_items(plan)) if plan is not None else [f"{_planless(told.sweep)}; conditions are with each window"]
+        list(_probe_items(plan))
+        if plan is not None
+        else [f"sweep file: {told.sweep.source or 'not readable'}; conditions are with each window"]
     )
     items.append(f"report written by nightsweep {told.software_version}")
     yield Heading(2, "What ran")
     yield Bullets(tuple(items))
     yield from _configs(boots, plan=plan, simulated=simulated)
-
-
-def _planless(sweep: SweepRow) -> str:
-    return "sweep file: not readable" if sweep.source is None else f"{sweep.source}: planned by nobody here"
 
 
 def _probe_items(plan: SweepPlan) -> Iterator[str]:
@@ -323,9 +321,8 @@ def _cells_at(
     yield from _there(tradeoff_table(measured, boots=boots, temperature=temperature))
 
 
-def _there(table: tables.Table | None) -> Iterator[Block]:
-    if table is not None:
-        yield table
+def _there(table: tables.Table | None) -> tuple[Block, ...]:
+    return () if table is None else (table,)
 
 
 def _single_batches(told: Reported) -> Iterator[Block]:
@@ -395,7 +392,9 @@ def _flagged(windows: Sequence[WindowRow]) -> Iterator[Block]:
 
 def _caveats(told: Reported, *, cells: Sequence[CellSummary], prefills: Sequence[PrefillSummary]) -> Iterator[Block]:
     found = caveats(told.sweep, boots=told.in_time, cells=cells, prefills=prefills, plan=told.plan)
+    alone = summarise(told.single_batches)
+    found += single_batch_caveats(told.sweep, alone, said=found)
     if told.documents is not None:
-        found += tuple(between_configs(cells, told.documents))
+        found += all_confounders(cells, alone, told.documents)
     yield Heading(2, "Caveats")
     yield Bullets(found, loud=(text.SIMULATED,)) if found else Paragraph("The data call for none.")

@@ -81,18 +81,19 @@ def _told(queries: Queries, sweep: str) -> Reported:
     found = find_sweep(queries, sweep)
     of_sweep = Filters(sweep=found.sweep_id, with_flagged="yes")
     windows = queries.windows(of_sweep)
+    single_batches = queries.windows(replace(of_sweep, kind=SINGLE_BATCH))
     return Reported(
         found,
         boots=queries.boots(of_sweep),
         windows=windows,
         prefills=queries.prefills(of_sweep),
-        single_batches=queries.windows(replace(of_sweep, kind=SINGLE_BATCH)),
+        single_batches=single_batches,
         whole_runs=queries.windows(replace(of_sweep, kind=WHOLE_RUN)),
         plan=queries.sweep_plan(found.sweep_id),
         expected=queries.expectations(found.sweep_id),
         production=queries.productions(found.sweep_id),
         events=queries.events(found.sweep_id, limit=EVENTS_READ),
-        documents=documents_of(queries, windows),
+        documents=documents_of(queries, [*windows, *single_batches]),
         software_version=__version__,
     )
 

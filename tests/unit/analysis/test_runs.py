@@ -5,11 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from nightsweep.analysis.confounded import between_configs
 from nightsweep.analysis.runs import runs_of, runs_table, single_batch_runs_table
 from nightsweep.analysis.series import known_series
-from nightsweep.analysis.sides import Documents
-from nightsweep.analysis.summary import summarise
 from nightsweep.analysis.tables import Table
 from nightsweep.analysis.values import WindowRow
 from nightsweep.plan.model import SINGLE_BATCH
@@ -83,35 +80,3 @@ def test_nothing_measured_is_no_table() -> None:
     known = known_series([], fingerprints=[])
     assert runs_table([], known, simulated=False) is None
     assert single_batch_runs_table([], boots=[], known=known, simulated=False) is None
-
-
-def test_two_conditions_that_differ_at_once_are_named_with_the_configs_they_are_of() -> None:
-    cells = summarise(
-        [
-            a_window(config="bf16", config_fingerprint="x", conditions="a"),
-            a_window(window_id=2, config="nvfp4", config_fingerprint="y", conditions="b"),
-        ]
-    )
-    documents = Documents(
-        conditions={
-            "a": {"config": "x", "prompts": "random", "draft_model": "one", "software": "0.1.0"},
-            "b": {"config": "y", "prompts": "code", "draft_model": "two", "software": "0.1.0"},
-        },
-        configs={},
-        boxes={},
-    )
-    (said,) = between_configs(cells, documents)
-    assert "prompts: random (bf16) / code (nvfp4)" in said
-    assert "draft_model" not in said  # a setting of the config, named there
-    assert "software" not in said
-
-
-def test_configs_under_equal_conditions_call_for_no_caveat() -> None:
-    cells = summarise(
-        [
-            a_window(config="a", config_fingerprint="x", conditions="a"),
-            a_window(window_id=2, config="b", config_fingerprint="y", conditions="b"),
-        ]
-    )
-    documents = Documents({"a": {"config": "x", "prompts": "code"}, "b": {"config": "y", "prompts": "code"}}, {}, {})
-    assert not list(between_configs(cells, documents))
