@@ -184,12 +184,23 @@ def test_status_says_what_is_left_from_the_stored_file(night: Night, queries: Qu
 def test_the_report_of_stored_rows_names_everything_that_is_missing(night: Night, queries: Queries) -> None:
     text = call(report, "dflash-depth", queries=queries).output
     assert text.startswith("# Sweep report: dflash-depth\n")
-    assert "| dflash k=4 | 1 | 0.7 | 20.5 | 2 | 20.0–21.0 |" in text
+    assert "| dflash k=4 | 1 | 0.7 | 20.5 | 2 | 1 | 20.0–21.0 |" in text
     assert "vllm serve org/model" in text
     assert "| dflash k=4 | 2,000 | 2,000 | 1 | one run |" in text
     assert "Without any number because the engine did not come up or did not stay up: mtp (bad_flag)." in text
     assert "No clean window, so no number: dflash k=5 at 8 streams, T=0.7 (foreign_load)." in text
     assert "why foreign_load" in text
+
+
+def test_the_page_of_stored_rows_has_its_plots_and_its_time(night: Night, queries: Queries, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    target = tmp_path / "night.html"
+    shown = call(report, "dflash-depth", "--html", str(target), queries=queries)
+    assert shown.exit_code == 0, shown.output
+    page = target.read_text(encoding="utf-8")
+    assert '<figure id="decode-rate-t0-7">' in page
+    assert '<figure id="timeline">' in page
+    assert page.count("<svg ") == page.count("<figure ")
 
 
 def program(*words: str, url: str, home: Path) -> subprocess.CompletedProcess[str]:
