@@ -95,7 +95,15 @@ def single_batch_runs_table(
             mark="single" if len(rows) == 1 else "",
         )
 
-    columns = (
+    order = list(known.names)
+    places = sorted(cells, key=lambda place: (order.index(place[0]), place[1]))
+    rows = tuple(row_of(key, temperature, cells[key, temperature]) for key, temperature in places)
+    title = "Single batch: every run, and what its boot tells"
+    return Table(title, _columns(most), (Group("", rows),), notes=(SINGLE_BATCH_NOTE,), simulated=simulated)
+
+
+def _columns(most: int) -> tuple[Column, ...]:
+    return (
         Column("config", right=False),
         Column("T"),
         *(Column(f"run {number}", "tokens/s") for number in range(1, most + 1)),
@@ -103,8 +111,3 @@ def single_batch_runs_table(
         Column("KV cache", "tokens"),
         Column("weights", "GiB"),
     )
-    order = list(known.names)
-    places = sorted(cells, key=lambda place: (order.index(place[0]), place[1]))
-    rows = tuple(row_of(key, temperature, cells[key, temperature]) for key, temperature in places)
-    title = "Single batch: every run, and what its boot tells"
-    return Table(title, columns, (Group("", rows),), notes=(SINGLE_BATCH_NOTE,), simulated=simulated)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -35,6 +35,8 @@ NIGHTS_SHOWN = 7
 """Nights that are drawn at most: the newest."""
 APART = timedelta(hours=4)
 """Where nothing runs for so long, another stretch begins: days between two nights would leave no room for them."""
+BEYOND = timedelta(hours=1)
+"""So much is drawn at most of a pause, or of production that is down, before and after what ran in a night."""
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600)
 TICKS = 8
 """Labels on the axis of time at most."""
@@ -82,10 +84,17 @@ def timeline_figure(ran: Ran) -> Figure:
     earlier = len(nights) - len(shown)
     said = (
         f"Times are of {ran.zone}. A boot is its cold start, then the time it served in; windows and prefills lie on it.",
+        f"What lasts beyond a night is cut off {text.duration(BEYOND.total_seconds())} after it."
+        if _goes_beyond(nights)
+        else "",
         f"{text.plural(earlier, 'earlier stretch', 'earlier stretches')} not drawn." if earlier else "",
     )
     plot = Timeline(f"time of day ({ran.zone})", tuple(_stretch(night, ran) for night in shown))
     return Figure("timeline", title, " ".join(filter(None, said)), plot, simulated=ran.simulated)
+
+
+def _goes_beyond(nights: Sequence[Sequence[Span]]) -> bool:
+    return any(_cut(night) != list(night) for night in nights)
 
 
 def spans_of(ran: Ran) -> list[Span]:
@@ -176,7 +185,8 @@ def _end(began: datetime, seconds: float | None) -> datetime:
 # --- drawn -----------------------------------------------------------------------------------------------------------
 
 
-def _stretch(spans: Sequence[Span], ran: Ran) -> Stretch:
+def _stretch(whole: Sequence[Span], ran: Ran) -> Stretch:
+    spans = _cut(whole)
     begin = min(span.begin for span in spans)
     length = max((_last(spans) - begin).total_seconds(), 1.0)
     lanes = _lanes(spans, ran)
@@ -185,6 +195,13 @@ def _stretch(spans: Sequence[Span], ran: Ran) -> Stretch:
     )
     local = begin.astimezone(ZoneInfo(ran.zone))
     return Stretch(f"{local:%a %d %b %Y}", length, time_ticks(local, length), drawn)
+
+
+def _cut(spans: Sequence[Span]) -> list[Span]:
+    """Return the spans without what goes on far beyond the night: a pause until the next one would leave no room for it."""
+    ran = [span for span in spans if span.lane not in (PRODUCTION, SWEEP)] or spans
+    first, last = min(span.begin for span in ran) - BEYOND, _last(ran) + BEYOND
+    return [replace(one, begin=min(max(one.begin, first), last), end=max(min(one.end, last), first)) for one in spans]
 
 
 def _bar(span: Span, begin: datetime) -> Bar:

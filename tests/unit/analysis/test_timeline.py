@@ -174,3 +174,16 @@ def test_what_was_imported_has_no_place_in_time() -> None:
     told = ran(boots=[a_boot(source="imported:csv")], windows=[a_window(source="imported:csv")])
     assert timeline_figure(told).plot is None
     assert timeline_table(told) is None
+
+
+def test_a_pause_until_the_next_night_is_cut_and_told_whole_in_the_table() -> None:
+    boots = [a_boot(), a_boot(boot_id=2, started=EVENING + 24 * HOUR, ended=EVENING + 25 * HOUR)]
+    pause = an_event(kind="sweep_stopping", message="paused as asked", at=EVENING + timedelta(minutes=40))
+    told = ran(boots=boots, events=[pause])
+    first, second = nights(told)
+    assert (first.lanes[0].label, first.lanes[0].bars[0].length) == ("sweep", 3600.0)
+    assert second.lanes[0].label == "mtp"
+    assert "cut off 1 h 00 min after it" in timeline_figure(told).caption
+    table = timeline_table(told)
+    assert table is not None
+    assert table.groups[0].rows[0].values[-1] == "paused 23 h 20 min"
