@@ -18,7 +18,7 @@ from nightsweep.analysis.values import (
     SweepRow,
     WindowRow,
 )
-from nightsweep.plan.words import MEASURED
+from nightsweep.plan.words import MEASURED, WHOLE_RUN
 
 if TYPE_CHECKING:
     from nightsweep.analysis.progress import ConfigProgress
@@ -197,7 +197,8 @@ def window_document(window: WindowRow) -> Document:
         "flag_details": dict(window.flag_details),
         "not_applied": list(window.not_applied),
         "notes": list(window.notes),
-        "decode_rate_tokens_per_second": window.decode_rate,
+        "decode_rate_tokens_per_second": None if window.kind == WHOLE_RUN else window.decode_rate,
+        "whole_run_rate_tokens_per_second": window.decode_rate if window.kind == WHOLE_RUN else None,
         "acceptance_length": window.acceptance_length,
         "step_time_seconds": window.step_time,
         "window_seconds": window.seconds,

@@ -12,6 +12,7 @@ from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.analysis.values import WindowRow
 from nightsweep.analysis.whole import ConfigRow, WholeBoot, WholeWindow, derived_again
 from nightsweep.measurement.values import RawWindow, Reading, RequestTiming
+from nightsweep.plan.words import DECODE, WHOLE_RUN
 
 CONFIG_FIELDS = (
     "config_fingerprint",
@@ -28,6 +29,7 @@ CONFIG_FIELDS = (
 )
 """Columns of the CSV of configs."""
 
+WHOLE_RUN_RATE = "whole_run_rate"
 NOT_SHOWN = (
     "id",
     "content_hash",
@@ -102,7 +104,7 @@ def whole_window_document(window: WholeWindow) -> Document:
     return {
         **window_document(window.row),
         "cell_id": window.cell_id,
-        "stored": {name: value for name, value in window.stored.items() if name not in NOT_SHOWN},
+        "stored": stored_shown(window),
         "derived_again": {"equal": again.equal, "said": again.said, "differing": dict(again.differing)},
         "before": _reading(window.raw.before),
         "after": _reading(window.raw.after),
@@ -115,6 +117,14 @@ def whole_window_document(window: WholeWindow) -> Document:
         "config_document": dict(window.config_document),
         "boot": boot_document(window.boot),
     }
+
+
+def stored_shown(window: WholeWindow) -> Document:
+    """Return a window's columns but for those that stand elsewhere; the rate of a whole run under a name of its own."""
+    shown = {name: value for name, value in window.stored.items() if name not in NOT_SHOWN}
+    if window.row.kind != WHOLE_RUN:
+        return shown
+    return {WHOLE_RUN_RATE if name == "decode_rate" else name: value for name, value in shown.items()}
 
 
 def whole_boot_document(boot: WholeBoot) -> Document:
@@ -223,14 +233,16 @@ def statements_table(facts: Mapping[str, Any]) -> Table:
 
 def windows_table(rows: Sequence[WindowRow], *, title: str) -> Table:
     """Return windows one by one, in the order given. Units: tokens / second, milliseconds."""
+    kinds = any(row.kind != DECODE for row in rows)
     columns = (
         Column("window"),
         Column("boot"),
+        *((Column("kind", right=False),) if kinds else ()),
         Column("streams"),
         Column("T"),
         Column("repeat", right=False),
         Column("started", "UTC", right=False),
-        Column("decode rate", "tokens/s"),
+        Column("rate" if kinds else "decode rate", "tokens/s"),
         Column("acceptance length"),
         Column("step time", "ms"),
         Column("flags", right=False),
@@ -240,6 +252,7 @@ def windows_table(rows: Sequence[WindowRow], *, title: str) -> Table:
             (
                 str(row.window_id),
                 str(row.boot_id),
+                *((row.kind,) if kinds else ()),
                 str(row.concurrency),
                 text.temperature(row.temperature),
                 f"{row.repeat + 1}, attempt {row.attempt}",

@@ -196,6 +196,15 @@ def _show_groups(
         render.write([render.Line(f"no cells match {filters.described(ctx)}".rstrip())])
     else:
         render.show(grouping.groups_table(groups, by=by, title=title))
+    if form == "table" and _leaves_imported_out(queries, wanted, by):
+        said = "what was imported is left out: --imported lists it alone, `source` among the keys sets it apart"
+        render.write([render.Line(said, style="note")])
+
+
+def _leaves_imported_out(queries: Queries, wanted: Filters, by: Sequence[str]) -> bool:
+    if wanted.imported is not None or {"source", "conditions"} & set(by):
+        return False
+    return bool(queries.sweeps(limit=1, filters=Filters(sweep=wanted.sweep, imported=True)))
 
 
 def _record(cell: CellSummary) -> records.Record:

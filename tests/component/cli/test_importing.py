@@ -291,6 +291,11 @@ def test_imported_and_measured_windows_of_one_config_are_never_one_cell(both: De
     assert only["source"] == "imported:csv"
     (group,) = both.listed(cells, "--group-by", "config", "--imported")["groups"]
     assert group["decode_rate_tokens_per_second"]["mean"] == 20.5
+    (group,) = both.listed(cells, "--group-by", "config")["groups"]
+    assert group["decode_rate_tokens_per_second"]["mean"] == 30.5
+    assert "what was imported is left out" in both.call(cells, "--group-by", "config").output
+    apart = both.listed(cells, "--group-by", "config,source")["groups"]
+    assert [one["source"] for one in apart] == ["imported:csv", "measured"]
     assert "imported:csv" in both.call(cells).output
 
 
@@ -335,6 +340,10 @@ def test_a_whole_runs_rate_is_under_a_name_of_its_own_everywhere(desk: Desk) -> 
     counted = "count(decode_rate), count(whole_run_rate)"
     assert desk.rows(f"SELECT {counted} FROM windows_flat") == [(0, 8)]
     assert desk.rows("SELECT count(*) FROM cells_clean") == [(0,)]
+    ((window,),) = desk.rows("SELECT max(window_id) FROM windows_flat")
+    told = desk.listed(show, "window", window)
+    assert (told["decode_rate_tokens_per_second"], "decode_rate" in told["stored"]) == (None, False)
+    assert told["whole_run_rate_tokens_per_second"] == told["stored"]["whole_run_rate"]
     names = [one["config"] for one in found["whole_runs"]]
     shown = desk.call(compare, names[0], names[-1], "--whole-runs").output
     assert "rate over a whole run (ramp, prefill and tail in it)" in shown
