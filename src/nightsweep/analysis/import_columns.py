@@ -19,8 +19,7 @@ from nightsweep.plan.expand import default_command
 from nightsweep.plan.fingerprint import config_document
 from nightsweep.plan.mistakes import looks_like_token, looks_secret, nearest, shown
 from nightsweep.plan.model import EngineSpec
-from nightsweep.plan.schema import KINDS
-from nightsweep.plan.words import DECODE, SINGLE_BATCH, UNKNOWN_TEMPERATURE, WHOLE_RUN
+from nightsweep.plan.words import DECODE, KINDS, SINGLE_BATCH, UNKNOWN_TEMPERATURE, WHOLE_RUN
 
 UNKNOWN = "unknown"
 Columns = Mapping[str, Any]

@@ -14,9 +14,7 @@ from nightsweep.analysis.premises import PRODUCTION, Accepted, Change, Decision,
 from nightsweep.cli.reading import Queries
 from nightsweep.errors import HostError, InvalidPlan
 from nightsweep.plan.model import SweepPlan
-from nightsweep.plan.schema import BUNDLED_PROMPTS
-from nightsweep.plan.words import IMPORTED
-from nightsweep.production.serving import served_settings
+from nightsweep.plan.words import BUNDLED_PROMPTS, IMPORTED
 
 if TYPE_CHECKING:
     from nightsweep.ports import ForeignContainer
@@ -72,6 +70,8 @@ def production_settings(reached: Reach, container: str | None) -> tuple[Mapping[
     """Return the settings that a container serves with, and None; or nothing, and why it could not be looked at."""
     if container is None:
         return {}, "production: the sweep file names no container, and --production none either"
+    from nightsweep.production.serving import served_settings
+
     try:
         return served_settings(reached.foreign(container)), None
     except HostError as error:

@@ -18,7 +18,6 @@ from nightsweep.cli.documents import documents_of
 from nightsweep.cli.reading import Queries, access, find_sweep
 from nightsweep.errors import ExtraMissing, Unwritable
 from nightsweep.plan.model import SINGLE_BATCH, WHOLE_RUN
-from nightsweep.service.telling import replace_file
 
 if TYPE_CHECKING:
     from nightsweep.analysis.report import Reported
@@ -139,6 +138,8 @@ def _write_text(path: Path | None, content: str) -> None:
 
 
 def _write(path: Path, content: str) -> None:
+    from nightsweep.service.telling import replace_file
+
     try:
         replace_file(path, content)
     except OSError as error:

@@ -9,7 +9,6 @@ import click
 
 from nightsweep.analysis import markdown
 from nightsweep.analysis.morning import summary_blocks, title_of
-from nightsweep.analysis.page import page
 from nightsweep.analysis.values import SweepRow
 from nightsweep.cli.reading import Queries, access, find_sweep
 from nightsweep.errors import NotFound
@@ -38,6 +37,7 @@ def command(ctx: click.Context, *, sweep: str | None, night: str, form: str | No
       nightsweep summary
       nightsweep summary dflash2-depth --night 2026-11-29 -o night.html
     """
+    from nightsweep.analysis.page import page
     from nightsweep.service.telling import night_in, replace_file
 
     day = _day(night)

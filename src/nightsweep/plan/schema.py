@@ -12,9 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from nightsweep.plan import container_in, quantities, settings_in
 from nightsweep.plan.mistakes import Refused, gathered, nearest
-
-BUNDLED_PROMPTS = ("code", "prose", "tools", "random-ids")
-KINDS = ("vllm", "sglang")
+from nightsweep.plan.words import BUNDLED_PROMPTS, KINDS
 
 Text = Annotated[Any, BeforeValidator(quantities.text)]
 Truth = Annotated[Any, BeforeValidator(quantities.truth)]

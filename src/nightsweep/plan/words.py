@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+KINDS = ("vllm", "sglang")
+BUNDLED_PROMPTS = ("code", "prose", "tools", "random-ids")
+
 DECODE = "decode"
 SINGLE_BATCH = "single_batch"
 WHOLE_RUN = "whole_run"

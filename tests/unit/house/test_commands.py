@@ -62,6 +62,44 @@ def test_the_list_of_commands_is_shown_without_importing_any() -> None:
         assert name in done.stdout
 
 
+HEAVY = [
+    "alembic",
+    "apprise",
+    "docker",
+    "httpx",
+    "jinja2",
+    "numpy",
+    "pandas",
+    "prefect",
+    "psutil",
+    "psycopg",
+    "pyarrow",
+    "pydantic",
+    "requests",
+    "ruptures",
+    "scipy",
+    "sqlalchemy",
+    "starlette",
+    "uvicorn",
+    "yaml",
+]
+
+
+@pytest.mark.parametrize("half", [0, 1])
+def test_help_of_a_command_imports_nothing_that_takes_long(half: int) -> None:
+    code = (
+        "import sys; from nightsweep.cli import root\n"
+        "for name in sys.argv[2:]:\n"
+        "    try: root([name, '--help'])\n"
+        "    except SystemExit: pass\n"
+        "    heavy = set(sys.argv[1].split(',')) & set(sys.modules)\n"
+        "    assert not heavy, (name, sorted(heavy))\n"
+    )
+    asked = [sys.executable, "-c", code, ",".join(HEAVY), *list(COMMANDS)[half::2]]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False, env=dict(os.environ))
+    assert done.returncode == 0, done.stderr
+
+
 def test_an_unknown_command_is_a_usage_error() -> None:
     answer = CliRunner().invoke(root, ["sweeep"])
     assert answer.exit_code == 2
