@@ -5,10 +5,13 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from nightsweep.analysis.decision_read import decision_in
+from nightsweep.analysis.rounds import Decision
 from nightsweep.analysis.values import BootRow, PrefillRow, WindowRow
 from nightsweep.plan.model import CONTROL_ROUND, EngineConfig, SweepPlan
+from nightsweep.plan.order import cells_of
 from nightsweep.units import Seconds
 
 WINDOW_EXTRA = 1.15
@@ -40,8 +43,12 @@ class ConfigProgress:
 def progress_of(
     plan: SweepPlan, *, windows: Sequence[WindowRow], prefills: Sequence[PrefillRow], boots: Sequence[BootRow]
 ) -> tuple[ConfigProgress, ...]:
-    """Return the progress of each config, in plan order. Rows are those of the sweep, flagged ones too."""
-    return tuple(
+    """Return the progress of each config, in plan order. Rows are those of the sweep, flagged ones too.
+
+    Of a decision, what is left is the round in hand: what comes after it, its windows say.
+    """
+    decision = decision_in(plan, windows=windows, boots=boots)
+    found = tuple(
         _progress(
             config,
             plan=plan,
@@ -53,6 +60,13 @@ def progress_of(
         )
         for config in plan.configs
     )
+    return found if decision is None else tuple(_in_round(one, decision) for one in found)
+
+
+def _in_round(one: ConfigProgress, decision: Decision) -> ConfigProgress:
+    left = [task for task in decision.left if task.config.fingerprint == one.fingerprint and task.repeats]
+    own = sum(len(task.repeats) for task in left if task.boot_round < CONTROL_ROUND)
+    return replace(one, planned=one.clean + one.given_up + own, left=own, boots_left=max(one.boots_left, len(left)))
 
 
 def time_left(plan: SweepPlan, progress: Sequence[ConfigProgress], *, boots: Sequence[BootRow]) -> Seconds | None:
@@ -74,13 +88,14 @@ def _progress(
     boots: Sequence[BootRow],
 ) -> ConfigProgress:
     probe = plan.probe
-    windows = [row for row in windows if row.repeat < probe.repeats]  # they may have been lowered since
+    asked = probe.repeats if plan.decide is None else plan.decide.most
+    windows = [row for row in windows if row.repeat < asked]  # they may have been lowered since
     clean = {(row.concurrency, row.temperature, row.repeat) for row in windows if not row.flags}
     tries: defaultdict[tuple[object, ...], int] = defaultdict(int)
     for row in windows:
         tries[(row.concurrency, row.temperature, row.repeat)] += 1
     given_up = {repeat for repeat, times in tries.items() if times >= probe.max_attempts} - clean
-    planned = len(probe.concurrency) * len(probe.temperature) * probe.repeats
+    planned = len(cells_of(plan, config.fingerprint)) * probe.repeats
     left = max(planned - len(clean) - len(given_up), 0)
     prefill_repeats = probe.prefill.per_boot * max(probe.boots, 1) if probe.prefill is not None else 0
     failed_for_good = any(boot.state == "failed" and boot.retry == "never" for boot in boots)

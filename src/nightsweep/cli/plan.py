@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nightsweep.analysis.tables import Table
     from nightsweep.plan.estimate import Estimate
     from nightsweep.plan.model import BootTask, EngineConfig, SweepPlan
+    from nightsweep.plan.spending import Spending
     from nightsweep.ports import Engine
 
 CONTAINER_PORT = 8000
@@ -46,6 +47,7 @@ class Planned:
     commands: Mapping[str, tuple[str, ...]]  # by config fingerprint
     warnings: tuple[str, ...]
     estimate: Estimate
+    spending: Spending | None = None  # of a decision
 
 
 @click.command("plan")
@@ -85,6 +87,7 @@ def planned_of(plan: SweepPlan, *, engine: Callable[[str], Engine], history: Map
     """Return all that is told of a plan."""
     from nightsweep.plan.estimate import estimate
     from nightsweep.plan.order import boot_tasks
+    from nightsweep.plan.spending import spending
 
     engine = cache(engine)
     tasks = boot_tasks(plan)
@@ -94,6 +97,7 @@ def planned_of(plan: SweepPlan, *, engine: Callable[[str], Engine], history: Map
         commands={config.fingerprint: engine_command(config, engine=engine) for config in plan.configs},
         warnings=(*plan.warnings, *_engine_warnings(plan.configs, engine=engine)),
         estimate=estimate(plan, tasks, history=history),
+        spending=None if plan.decide is None else spending(plan, plan.decide, history=history),
     )
 
 
@@ -146,7 +150,24 @@ def document(planned: Planned) -> dict[str, Any]:
             "nights": told.nights,
             "assumptions": list(told.assumptions),
         },
+        "decision": _decision_document(planned),
         "warnings": list(planned.warnings),
+    }
+
+
+def _decision_document(planned: Planned) -> dict[str, Any] | None:
+    plan, told = planned.plan, planned.spending
+    if plan.decide is None or told is None:
+        return None
+    return {
+        "between": [plan.config(one).name for one in plan.decide.between],
+        "incumbent": None if plan.decide.incumbent is None else plan.config(plan.decide.incumbent).name,
+        "weights": [[streams, float(degree), weight] for streams, degree, weight in plan.decide.weights],
+        "max": plan.decide.most,
+        "opening_windows": told.opening,
+        "most_windows": told.most_windows,
+        "least": {"boots": told.least.boots, "windows": told.least.windows, "seconds": told.least.seconds},
+        "most": {"boots": told.most.boots, "windows": told.most.windows, "seconds": told.most.seconds},
     }
 
 
@@ -203,13 +224,14 @@ def _configs_table(planned: Planned) -> Table:
         Column("prefills"),
         *((Column("single-batch runs"),) if alone else ()),
     )
+    each = f"{probe.repeats} repeats" if plan.decide is None else "repeats as the decision needs,"
     streams = ", ".join(str(one) for one in probe.concurrency)
     degrees = ", ".join(temperature(one) for one in probe.temperature)
     told = planned.estimate
     counts = ((len(rows), "config"), (told.boots, "boot"), (cells * len(rows), "cell"), (told.windows, "window"))
     notes = (
         ", ".join(plural(amount, noun) for amount, noun in counts),
-        f"cells: concurrency {streams} x temperature {degrees}; {probe.repeats} repeats of {probe.window:g} s each",
+        f"cells: concurrency {streams} x temperature {degrees}; {each} of {probe.window:g} s each",
     )
     return Table(f"Plan {plan.name}", columns, (Group("", tuple(rows)),), notes=notes, simulated=plan.simulated)
 
@@ -232,6 +254,7 @@ def _estimate_lines(planned: Planned) -> Iterator[str]:
     from nightsweep.analysis.text import duration, plural
 
     told, schedule = planned.estimate, planned.plan.schedule
+    yield from _decision_lines(planned)
     yield (
         f"{duration(told.seconds)}: {plural(told.boots, 'boot')} ({duration(told.cold_starts)} of cold starts), "
         f"{plural(told.windows, 'window')} and {plural(told.prefills, 'prefill')} ({duration(told.measuring)})"
@@ -244,8 +267,42 @@ def _estimate_lines(planned: Planned) -> Iterator[str]:
     yield from (f"- {line}" for line in told.assumptions)
 
 
+def _decision_lines(planned: Planned) -> Iterator[str]:
+    """Yield what a decision is between, and the range of what it costs, with what that rests on."""
+    from nightsweep.analysis.text import duration, plural
+
+    plan, told = planned.plan, planned.spending
+    if plan.decide is None or told is None:
+        return
+    least, most = told.least, told.most
+    serves = "" if plan.decide.incumbent is None else f"; {plan.config(plan.decide.incumbent).name} serves now"
+    span = f"{duration(least.seconds)} to {duration(most.seconds)}"
+    yield f"decision between {plural(len(plan.decide.between), 'config')}{serves}: {span}"
+    weights = plan.decide.weights
+    if len({weight for _, _, weight in weights}) > 1 or len(weights) < len(plan.probe.concurrency) * len(
+        plan.probe.temperature
+    ):
+        total = sum(weight for _, _, weight in weights)
+        shares = ", ".join(f"c={c} T={degree:f} {100 * weight / total:.0f}%" for c, degree, weight in weights)
+        yield f"- objective: {shares}"
+    yield (
+        f"- least: the opening ({plural(told.opening, 'window')}) tells the winner, which a fresh boot confirms: "
+        f"{plural(least.boots, 'boot')}, {plural(least.windows, 'window')}"
+    )
+    yield (
+        f"- most: no contender falls behind before `max` ({plan.decide.most}): {plural(most.boots, 'boot')}, "
+        f"{plural(most.windows, 'window')}; {told.most_windows:,} windows if every concurrency must be told by itself"
+    )
+    if told.least.night is not None:
+        fits = "fits" if least.fits else "does not fit"
+        yield f"- the least {fits} into the night; what a night leaves open, the next one goes on with"
+    yield "the opening alone:"
+
+
 def _cells_per_config(plan: SweepPlan) -> int:
-    return len(plan.probe.concurrency) * len(plan.probe.temperature)
+    from nightsweep.plan.order import cells_of
+
+    return len(cells_of(plan, ""))
 
 
 # --- this machine ------------------------------------------------------------------------------------------------

@@ -10,8 +10,11 @@ from typing import Any
 import click
 
 from nightsweep.analysis import documents, listings, text
+from nightsweep.analysis.decision_read import decision_in
+from nightsweep.analysis.decision_said import decision_document, decision_said, decision_table
 from nightsweep.analysis.doctor import SpoolFacts, spool_said
 from nightsweep.analysis.progress import ConfigProgress, progress_of, time_left
+from nightsweep.analysis.rounds import Decision
 from nightsweep.analysis.schedules import in_turn, schedule_document, schedules_table
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.analysis.values import Event, Filters, SweepRow
@@ -108,15 +111,20 @@ def _detail_lines(queries: Queries, sweep: SweepRow, *, limit: int, now: datetim
     of_sweep = Filters(sweep=sweep.sweep_id, with_flagged="yes")
     boots = queries.boots(of_sweep)
     progress: tuple[ConfigProgress, ...] = ()
-    seconds = None
+    seconds, decision = None, None
     if plan is not None:
-        progress = progress_of(
-            plan, windows=queries.windows(of_sweep), prefills=queries.prefills(of_sweep), boots=boots
-        )
+        windows = queries.windows(of_sweep)
+        progress = progress_of(plan, windows=windows, prefills=queries.prefills(of_sweep), boots=boots)
         seconds = time_left(plan, progress, boots=boots)
+        decision = decision_in(plan, windows=windows, boots=boots)
     facts = [*_facts(sweep, progress, seconds=seconds, now=now), *_production(queries, sweep)]
+    facts += [] if decision is None else [("decision", decision_said(decision)), *_next_round(decision)]
     for label, value in facts:
         yield Line(f"  {label:<9}{value}", spans=((2, 2 + len(label), "heading"),))
+    standings = None if decision is None else decision_table(decision, simulated=sweep.simulated)
+    if standings is not None:
+        yield Line("")
+        yield from _lines(standings)
     if progress:
         yield Line("")
         yield from _lines(_progress_table(progress, simulated=sweep.simulated))
@@ -125,6 +133,12 @@ def _detail_lines(queries: Queries, sweep: SweepRow, *, limit: int, now: datetim
         yield Line("")
         yield Line("Newest events, UTC", style="title")
         yield from (_event_line(event) for event in events)
+
+
+def _next_round(decision: Decision) -> Iterator[tuple[str, str]]:
+    """Yield why the windows that are left are next."""
+    if not decision.over:
+        yield "next", f"round {decision.number}: {text.printable(decision.why)}"
 
 
 def _headline(sweep: SweepRow) -> Line:
@@ -279,9 +293,10 @@ def _sweep_document(queries: Queries, sweep: SweepRow, *, limit: int) -> documen
     boots = queries.boots(of_sweep)
     document: documents.Document = {"sweep": documents.sweep_document(sweep), "configs": None, "left_seconds": None}
     if plan is not None:
-        progress = progress_of(
-            plan, windows=queries.windows(of_sweep), prefills=queries.prefills(of_sweep), boots=boots
-        )
+        windows = queries.windows(of_sweep)
+        progress = progress_of(plan, windows=windows, prefills=queries.prefills(of_sweep), boots=boots)
+        decision = decision_in(plan, windows=windows, boots=boots)
+        document["decision"] = None if decision is None else decision_document(decision)
         document["configs"] = [documents.progress_document(config) for config in progress]
         document["left_seconds"] = time_left(plan, progress, boots=boots)
     document["events"] = [documents.event_document(event) for event in queries.events(sweep.sweep_id, limit=limit)]

@@ -1,0 +1,41 @@
+"""A sweep's decision from rows that were read, for lists, summaries and people who come back later."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from nightsweep.analysis.rounds import Decision, Held, decision_of
+from nightsweep.analysis.values import BootRow, WindowRow
+from nightsweep.plan.drawn import Drawn
+from nightsweep.plan.model import SweepPlan
+from nightsweep.plan.remaining import temperature_key
+from nightsweep.plan.words import DECODE
+
+
+def decision_in(plan: SweepPlan, *, windows: Sequence[WindowRow], boots: Sequence[BootRow]) -> Decision | None:
+    """Return how a sweep's decision stands; None where it has none. Rows are those of the sweep, flagged windows too.
+
+    What is left of prefills and single-batch runs is not in it.
+    """
+    if plan.decide is None:
+        return None
+    tries: dict[tuple[str, int, str, int], tuple[bool, int]] = {}
+    drawn = []
+    for row in windows:
+        if row.kind != DECODE:
+            continue
+        place = (row.config_fingerprint, row.concurrency, temperature_key(row.temperature), row.repeat)
+        clean, attempts = tries.get(place, (False, 0))
+        tries[place] = (clean or not row.flags, attempts + (row.reused_from is None))
+        if not row.flags and row.decode_rate is not None and row.reused_from is None:
+            drawn.append(
+                Drawn(place, row.boot_id, row.decode_rate, row.acceptance_length, row.conditions, row.not_applied)
+            )
+    failed: dict[tuple[str, int], tuple[str, ...]] = defaultdict(tuple)
+    for boot in boots:
+        if boot.state == "failed":
+            failed[boot.config_fingerprint, boot.boot_round] += (boot.retry or "same",)
+    bare = replace(plan, probe=replace(plan.probe, prefill=None, single_batch=None))
+    return decision_of(bare, plan.decide, Held(drawn, tries, dict(failed)))
