@@ -206,7 +206,7 @@ class Scene:
         owners = self.owners()
         if name not in owners:
             raise NotFound(
-                what=f"production container {name!r}", hint="nothing notes it as taken down: nothing is owed"
+                what=f"production container {name!r}", hint="nothing notes it as taken down, so nothing is owed of it"
             )
         if wiring.lives_here(owners[name]):
             reason = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -12,6 +12,7 @@ from nightsweep.analysis.rounds import Decision
 from nightsweep.analysis.values import BootRow, PrefillRow, WindowRow
 from nightsweep.plan.model import CONTROL_ROUND, EngineConfig, SweepPlan
 from nightsweep.plan.order import cells_of
+from nightsweep.plan.remaining import MAX_FAILED_BOOTS
 from nightsweep.units import Seconds
 
 WINDOW_EXTRA = 1.15
@@ -95,13 +96,18 @@ def _progress(
     for row in windows:
         tries[(row.concurrency, row.temperature, row.repeat)] += 1
     given_up = {repeat for repeat, times in tries.items() if times >= probe.max_attempts} - clean
-    planned = len(cells_of(plan, config.fingerprint)) * probe.repeats
-    left = max(planned - len(clean) - len(given_up), 0)
+    places = cells_of(plan, config.fingerprint)
+    planned = len(places) * probe.repeats
+    dead = _dead_rounds(boots, rounds=probe.boots)
+    settled = clean | given_up
+    left = sum(
+        (cell.concurrency, cell.temperature, index) not in settled and index % probe.boots not in dead
+        for cell in places
+        for index in range(probe.repeats)
+    )
     prefill_repeats = probe.prefill.per_boot * max(probe.boots, 1) if probe.prefill is not None else 0
-    failed_for_good = any(boot.state == "failed" and boot.retry == "never" for boot in boots)
-    left = 0 if failed_for_good else left
     prefills_tried = {_slot(row) for row in prefills if not row.flags or row.attempt >= probe.max_attempts}
-    prefills_left = 0 if failed_for_good else max(prefill_repeats - len(prefills_tried), 0)
+    prefills_left = 0 if len(dead) == probe.boots else max(prefill_repeats - len(prefills_tried), 0)
     rounds_done = {boot.boot_round for boot in boots if boot.state == "stopped"}
     return ConfigProgress(
         config=config.name,
@@ -115,6 +121,15 @@ def _progress(
         boots_left=max(probe.boots - len(rounds_done), 1) if left or prefills_left else 0,
         boots_failed=sum(boot.state == "failed" for boot in boots),
     )
+
+
+def _dead_rounds(boots: Sequence[BootRow], *, rounds: int) -> set[int]:
+    """Return the boot rounds that are not tried any more, as `plan.remaining` has it: it fails for good, or failed too often."""
+    failed = [boot for boot in boots if boot.state == "failed"]
+    if any(boot.retry == "never" for boot in failed):
+        return set(range(rounds))
+    times = Counter(boot.boot_round for boot in failed)
+    return {number for number, count in times.items() if count >= MAX_FAILED_BOOTS}
 
 
 def _slot(row: PrefillRow) -> tuple[int | None, int, int]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -216,6 +217,7 @@ def _night(run: _Run) -> tuple[str, str]:
                 down = run.guard.down(run.plan.production, restore_by=run.night.limits.until, check=may_begin)
                 with down, _noted(run), run.night.measured_in(), database_waited_for(run.tools, left=run.night.left()):
                     _until_nothing_is_left(run, left)
+                    ending = ending if run.done else ("done", "nothing could be measured")
                     run.ended = ending  # production, which comes back now, may fail to
             run.ended = ending
         except StopWanted as stop:
@@ -382,5 +384,5 @@ def _outcome(run: _Run, state: str, note: str) -> Outcome:
         windows_done=done,
         windows_planned=run.deciding.planned,
         windows_left=sum(len(task.repeats) for task in left),
-        problems=tuple(run.problems),
+        problems=tuple(f"{said} ({n} times)" if n > 1 else said for said, n in Counter(run.problems).items()),
     )

@@ -71,7 +71,7 @@ def test_one_that_was_removed_is_owed_no_more_and_an_event_says_what_that_means(
     assert event.level == "warning"
     assert "a person said that it is gone for good" in event.message
     assert scenery.said == [event.message]
-    with pytest.raises(NotFound, match="nothing is owed"):
+    with pytest.raises(NotFound, match="so nothing is owed of it"):
         scenery.now().gone(GONE)
 
 

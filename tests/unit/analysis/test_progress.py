@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nightsweep.analysis.progress import progress_of, time_left
+from nightsweep.plan.remaining import MAX_FAILED_BOOTS
 
 from .builders import a_boot, a_config, a_failed_boot, a_plan, a_prefill, a_window
 
@@ -41,6 +44,16 @@ def test_a_config_that_fails_the_same_way_again_has_nothing_left() -> None:
 def test_a_boot_that_may_succeed_later_is_still_left() -> None:
     (mtp,) = progress_of(a_plan(), windows=[], prefills=[], boots=[a_failed_boot(retry="after_memory")])
     assert (mtp.left, mtp.boots_left) == (6, 1)
+
+
+def test_a_round_that_failed_as_often_as_it_may_is_not_left_and_another_one_is() -> None:
+    plan = a_plan()
+    failures = [a_failed_boot(retry="after_memory", boot_round=0) for _ in range(MAX_FAILED_BOOTS)]
+    (mtp,) = progress_of(plan, windows=[], prefills=[], boots=failures)
+    assert (mtp.planned, mtp.left, mtp.boots_left) == (6, 0, 0)
+    two = replace(plan, probe=replace(plan.probe, boots=2))
+    (mtp,) = progress_of(two, windows=[], prefills=[], boots=failures)
+    assert mtp.left == 2, "the second boot's repeat of each of two cells"
 
 
 def test_a_sweep_with_only_prefills_left_still_needs_its_boot() -> None:

@@ -93,7 +93,10 @@ def test_a_launch_that_is_refused_is_a_result_too() -> None:
 def test_an_engine_that_never_gets_ready_is_stopped_at_its_timeout() -> None:
     world = World()
     world.probe.healthy_when = lambda: False
-    world.play(a_plan())
+    outcome = world.play(a_plan())
+    assert outcome.note == "nothing could be measured"
+    (problem,) = outcome.problems
+    assert problem.endswith("(2 times)"), "both boots failed alike"
     boots = list(world.store.boots.values())
     assert {boot.state for boot in boots} == {"failed"}
     assert 1 <= len(boots) <= 2
