@@ -80,20 +80,23 @@ def database_url(chosen: Settings) -> str:
     """Return the URL of our database; the embedded cluster is started when none is configured."""
     if chosen.database_url is not None:
         return chosen.database_url
-    embedded = cluster(chosen)
-    embedded.ensure()
-    embedded.ensure_database(DATABASE)
-    return embedded.url(DATABASE)
+    return _embedded_with(DATABASE, chosen).url(DATABASE)
 
 
 def prefect_database_url(chosen: Settings) -> str | None:
     """Return the URL of Prefect's own database in the embedded cluster; None when the database is somebody else's."""
     if chosen.database_url is not None:
         return None
+    return _embedded_with(PREFECT_DATABASE, chosen).url(PREFECT_DATABASE, driver="asyncpg")
+
+
+def _embedded_with(database: str, chosen: Settings) -> EmbeddedPostgres:
+    """Return the embedded cluster, started, with this database; where it is there already, one question tells so."""
     embedded = cluster(chosen)
-    embedded.ensure()
-    embedded.ensure_database(PREFECT_DATABASE)
-    return embedded.url(PREFECT_DATABASE, driver="asyncpg")
+    if not embedded.serves(database):
+        embedded.ensure()
+        embedded.ensure_database(database)
+    return embedded
 
 
 @contextlib.contextmanager

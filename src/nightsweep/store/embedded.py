@@ -99,8 +99,12 @@ class EmbeddedPostgres:
 
     def alive(self) -> bool:
         """Return whether our server answers, with our data directory."""
+        return self.serves("postgres")
+
+    def serves(self, database: str) -> bool:
+        """Return whether our server answers, with our data directory, and has this database."""
         try:
-            with self._connect() as connection:
+            with self._connect(database) as connection:
                 row = connection.execute("show data_directory").fetchone()
         except StoreUnavailable:
             return False
@@ -157,12 +161,12 @@ class EmbeddedPostgres:
 
     # --- pieces
 
-    def _connect(self) -> psycopg.Connection[tuple[str, ...]]:
+    def _connect(self, database: str = "postgres") -> psycopg.Connection[tuple[str, ...]]:
         import psycopg
 
         try:
             return psycopg.connect(
-                host=str(self.place.sockets), user=SUPERUSER, dbname="postgres", connect_timeout=5, autocommit=True
+                host=str(self.place.sockets), user=SUPERUSER, dbname=database, connect_timeout=5, autocommit=True
             )
         except psycopg.OperationalError as error:
             raise StoreUnavailable(reason=f"the embedded database in {self.home} does not answer: {error}") from error

@@ -83,13 +83,13 @@ def _usable(home: Path, *, environ: Mapping[str, str]) -> Path | None:
         raise PermissionError(
             f"it belongs to another user (uid {home.stat().st_uid}); set NIGHTSWEEP_HOME to a folder of yours"
         )
-    if user is None or reaches(user, home, test="-x"):
+    # Data that is there is never left behind for a fresh, empty cluster: a start then fails, and says on what.
+    if user is None or (home / "data").exists() or reaches(user, home, test="-x"):
         return home
     if not any(home.iterdir()) and reaches(user, home.parent, test="-x"):
         home.chmod(0o711)  # empty, so nobody else's; only its own mode was in the way
         return home
-    # Data that is there is never left behind for a fresh, empty cluster: the start then fails, and says on what.
-    return home if (home / "data").exists() else None
+    return None
 
 
 def _make_passable(folder: Path) -> None:

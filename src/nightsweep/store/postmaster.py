@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import psutil
+if TYPE_CHECKING:  # imported where it is asked: who finds the server answering needs no process table
+    import psutil
 
 
 def postmaster_of(data: Path) -> int | None:
@@ -13,10 +15,12 @@ def postmaster_of(data: Path) -> int | None:
     The pid file is only a hint: after a reboot its pid may be anybody's. It counts when that process works in the
     directory and is a `postgres`.
     """
+    import psutil
+
     try:
         pid = int((data / "postmaster.pid").read_text().split("\n", 1)[0])
         process = psutil.Process(pid)
-        if process.status() in _DEAD or not _works_in(process, data):
+        if process.status() in _dead() or not _works_in(process, data):
             return None
         return pid if Path(process.exe()).name.startswith("postgres") else None
     except (OSError, ValueError, psutil.Error):
@@ -25,16 +29,21 @@ def postmaster_of(data: Path) -> int | None:
 
 def anything_works_in(data: Path) -> int | None:
     """Return a live process (a server, or a backend that lost its own) whose working directory is this one, or None."""
+    import psutil
+
     for process in psutil.process_iter():
         try:
-            if _works_in(process, data) and process.status() not in _DEAD:
+            if _works_in(process, data) and process.status() not in _dead():
                 return process.pid
         except psutil.Error:
             continue
     return None
 
 
-_DEAD = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+def _dead() -> tuple[str, ...]:
+    import psutil
+
+    return psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD
 
 
 def _works_in(process: psutil.Process, data: Path) -> bool:
