@@ -17,9 +17,10 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from nightsweep.analysis import asking, documents, grouping, records, wholes
+from nightsweep.analysis import asking, documents, grouping, records, whole_runs, wholes
 from nightsweep.analysis.values import Filters, WindowRow
 from nightsweep.errors import BadFilter, ExtraMissing
+from nightsweep.plan.words import WHOLE_RUN
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -92,6 +93,11 @@ class Notebook:
         """Return a row for each cell and conditions: every number with mean, n, boots, min, max, sd, cv."""
         found = self._queries.cells(self._filters(asked))
         return _frame(map(documents.cell_document, found), fields=documents.CELL_FIELDS)
+
+    def whole_runs(self, **asked: Unpack[Asked]) -> DataFrame:
+        """Return a row for each imported cell of whole runs: another client's rates, which are no decode rates."""
+        found = self._queries.cells(replace(self._filters(asked), kind=WHOLE_RUN))
+        return _frame(map(whole_runs.whole_run_document, found), fields=whole_runs.WHOLE_RUN_FIELDS)
 
     def groups(self, by: Sequence[str], **asked: Unpack[Asked]) -> DataFrame:
         """Return windows pooled by keys (method, box, image, any key of the config); each row says what it pools."""

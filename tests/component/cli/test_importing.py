@@ -13,6 +13,7 @@ from typing import Any
 import click
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from click.testing import CliRunner, Result
 
 from nightsweep.cli.boots import command as boots
@@ -30,11 +31,13 @@ from nightsweep.cli.report import command as report
 from nightsweep.cli.show import command as show
 from nightsweep.cli.sweeps import command as sweeps
 from nightsweep.errors import InvalidImport, NotComparable, NotFound, StillNeeded
+from nightsweep.notebook import Notebook
 from nightsweep.plan.sweepfile import load
 from nightsweep.ports import ForeignContainer
 from nightsweep.service.doctor_checks import DoctorSources
 from nightsweep.store.decisions import Decisions
 from nightsweep.store.imports import Imports
+from nightsweep.store.migrate import alembic_config, upgrade
 from nightsweep.store.postgres import PostgresStore
 from nightsweep.store.queries import Queries
 from tests.storekit.builders import EVENING, a_box
@@ -347,6 +350,38 @@ def test_a_whole_runs_rate_is_under_a_name_of_its_own_everywhere(desk: Desk) -> 
     names = [one["config"] for one in found["whole_runs"]]
     shown = desk.call(compare, names[0], names[-1], "--whole-runs").output
     assert "rate over a whole run (ramp, prefill and tail in it)" in shown
+
+
+def test_notebooks_have_the_same_filter_and_whole_runs_in_a_frame_of_their_own(both: Desk) -> None:
+    pytest.importorskip("pandas")
+    both.bring(DATA / "vllm_bench" / "depth", "--box", "cpu")
+    book = Notebook(both.queries)
+    assert list(book.cells(imported=True)["source"]) == ["imported:csv"]
+    assert list(book.windows(imported=False)["source"]) == ["measured", "measured"]
+    assert list(book.sweeps(imported=True)["name"]) == ["depth", "spring"]
+    frame = book.whole_runs()
+    assert (len(frame), "decode_rate_tokens_per_second_mean" in frame) == (4, False)
+    assert set(frame["source"]) == {"imported:vllm-bench-sweep"}
+
+
+def test_a_report_of_whole_runs_states_no_probe_that_nobody_ran(desk: Desk) -> None:
+    desk.bring(DATA / "vllm_bench" / "depth", "--box", "cpu")
+    written = desk.call(report, "depth").output
+    assert "## Whole runs" in written
+    assert "no decode rate" in written
+    assert "imported:vllm-bench-sweep; conditions are with each window" in written
+    for claimed in ("sampling sent", "prompts: code", "warm-up", "Timeline", "Nothing was measured"):
+        assert claimed not in written
+
+
+def test_the_schema_before_imports_keeps_what_was_measured_and_nothing_else(both: Desk) -> None:
+    with both.engine.begin() as connection:
+        command.downgrade(alembic_config(connection), "0010")
+        assert connection.scalar(sa.text("SELECT count(*) FROM windows_flat")) == 2
+        assert connection.scalars(sa.text("SELECT decode_rate_n FROM cells_clean")).all() == [2]
+        assert connection.scalar(sa.text("SELECT count(*) FROM sweeps")) == 1
+    upgrade(both.engine)
+    assert [one["source"] for one in both.listed(cells)["cells"]] == ["measured"]
 
 
 def test_what_an_import_tells_of_a_box_is_no_measure_of_the_box(both: Desk, tmp_path: Path) -> None:
