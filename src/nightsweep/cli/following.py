@@ -80,7 +80,7 @@ def run_on_service(
         except KeyboardInterrupt:
             click.echo(f"the sweep goes on on the service; `nightsweep cancel {plan.name}` ends it", err=True)
             return EXIT_WORK_LEFT
-        click.echo(f"Prefect: {ended.state_name}, {ended.message}", err=True)
+        click.echo(f"Prefect: {', '.join(filter(None, (ended.state_name, ended.message)))}", err=True)
         if row is None:
             return EXIT_FAILED
         print_result(

@@ -132,7 +132,8 @@ def _detail_lines(queries: Queries, sweep: SweepRow, *, limit: int, now: datetim
     if events:
         yield Line("")
         yield Line("Newest events, UTC", style="title")
-        yield from (_event_line(event) for event in events)
+        width = max(len(event.kind) for event in events)
+        yield from (_event_line(event, width=width) for event in events)
 
 
 def _next_round(decision: Decision) -> Iterator[tuple[str, str]]:
@@ -231,10 +232,11 @@ def _progress_row(config: ConfigProgress) -> Row:
     )
 
 
-def _event_line(event: Event) -> Line:
+def _event_line(event: Event, *, width: int) -> Line:
     style = {"error": "failed", "warning": "single", "critical": "failed"}.get(event.level, "")
     return Line(
-        f"  {event.at:%m-%d %H:%M:%S}  {event.level:<8}{event.kind:<18} {text.printable(event.message)}", style=style
+        f"  {event.at:%m-%d %H:%M:%S}  {event.level:<8}{event.kind:<{width}} {text.printable(event.message)}",
+        style=style,
     )
 
 

@@ -20,11 +20,10 @@ POLL = 0.5
 EVENTS_READ = 50
 """Newest events that are looked through for new ones each time; more do not happen in one `POLL`."""
 
-THEN = "then its engine is stopped and production restored"
 HOW = {
-    "finish": f"will stop after its current window; {THEN}",
-    "drop": f"will stop at once, and drop what it measures now; {THEN}",
-    "pause": f"will pause after its current window; {THEN}",
+    "finish": "will stop after its current window",
+    "drop": "will stop at once, and drop what it measures now",
+    "pause": "will pause after its current window",
 }
 
 BECOMES = {"finish": "cancelled", "drop": "cancelled", "pause": "paused"}
@@ -44,7 +43,9 @@ def ask_to_stop(sweep: str, *, wish: str, wait: bool) -> int:
         known = set(queries.events(row.sweep_id, limit=EVENTS_READ))
         with wiring.open_store(chosen) as store:
             store.wish_stop(row.sweep_id, wish=wish)
-        click.echo(f"{_named(row)} {HOW[wish]}")
+        down = any(one.closed is None for one in queries.productions(row.sweep_id))
+        restored = " and production restored" if down else ""
+        click.echo(f"{_named(row)} {HOW[wish]}; then its engine is stopped{restored}")
         if not wait:
             click.echo(f"`nightsweep status {row.sweep_id}` shows when; --wait would wait for it", err=True)
             return 0
@@ -125,9 +126,8 @@ def _ended(row: SweepRow, fresh: list[Event]) -> int:
             f"{_named(row)} was killed before it had stopped: `nightsweep restore` brings production back", err=True
         )
         return EXIT_FAILED
-    click.echo(
-        f"{_named(row)}: {row.state}, {row.repeats_clean:,} of {row.repeats_planned:,} windows; {row.note or ''}"
-    )
+    note = f"; {row.note}" if row.note else ""
+    click.echo(f"{_named(row)}: {row.state}, {row.repeats_clean:,} of {row.repeats_planned:,} windows{note}")
     if any(event.kind == "production_not_restored" for event in fresh):
         click.echo("production DOES NOT SERVE: run `nightsweep restore`", err=True)
         return EXIT_FAILED
