@@ -5,7 +5,6 @@ The plain CSV has these columns in its header; what other tools write is put int
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,6 +21,9 @@ from nightsweep.plan.model import EngineSpec
 from nightsweep.plan.words import DECODE, KINDS, SINGLE_BATCH, UNKNOWN_TEMPERATURE, WHOLE_RUN
 
 UNKNOWN = "unknown"
+MOST = 1e12
+"""No number of a benchmark is larger; one that is was meant otherwise, and its square has no place in a database."""
+MOST_STREAMS = 1_000_000
 Columns = Mapping[str, Any]
 """Values by column; a text is read as the column has it, what is a number already stays one."""
 
@@ -41,27 +43,22 @@ class Wrong(ValueError):
 # --- values ----------------------------------------------------------------------------------------------------------
 
 
-def _number(column: str, value: Any, *, least: float, most: float = math.inf, above: bool = False) -> float:
+def _number(column: str, value: Any, *, least: float, most: float = MOST, above: bool = False) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
         raise Wrong(column, f"found {shown(value)}; write a number with a decimal point") from None
-    if (
-        isinstance(value, bool)
-        or not math.isfinite(number)
-        or not least <= number <= most
-        or (above and number == least)
-    ):
-        span = (
-            f"above {least:g}" if above else f"from {least:g} on" if most == math.inf else f"from {least:g} to {most:g}"
-        )
+    within = least < number <= most if above else least <= number <= most  # what is no number is in neither
+    if isinstance(value, bool) or not within:
+        span = f"above {least:g}" if above else f"from {least:g}"
+        span += "" if number < least and most == MOST else f" to {most:g}"
         percent = f"; {number:g}% is {number / 100:g}" if most == 1 < number <= 100 else ""
         raise Wrong(column, f"found {shown(value)}; write a number {span}{percent}")
     return number
 
 
-def _whole(column: str, value: Any, *, least: int) -> int:
-    number = _number(column, value, least=least)
+def _whole(column: str, value: Any, *, least: int, most: float = MOST) -> int:
+    number = _number(column, value, least=least, most=most)
     if number != int(number):
         raise Wrong(column, f"found {shown(value)}; write a whole number")
     return int(number)
@@ -94,6 +91,8 @@ def _positions(column: str, value: Any) -> list[float]:
 
 def _text(column: str, value: Any) -> str:
     text = str(value).strip()
+    if "\0" in text:
+        raise Wrong(column, "it holds a NUL character: take it out")
     if looks_like_token(text):
         raise Wrong(column, "it looks like a secret, and secrets are not stored: take it out")
     return text
@@ -233,7 +232,7 @@ def _rate(given: Columns) -> tuple[str, float]:
 def _concurrency(given: Columns) -> int:
     if "concurrency" not in given:
         raise Wrong("concurrency", "nothing is there; write the number of streams that were held")
-    return _whole("concurrency", given["concurrency"], least=1)
+    return _whole("concurrency", given["concurrency"], least=1, most=MOST_STREAMS)
 
 
 def _temperature(given: Columns) -> Decimal:

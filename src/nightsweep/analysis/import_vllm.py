@@ -146,6 +146,8 @@ def read_json(text: str, *, file: str) -> list[Record]:
             found += value if isinstance(value, list) else [value]
     except json.JSONDecodeError as error:
         raise InvalidImport(problems=(f"{file}:{error.lineno}: it is no JSON: {error.msg}; is it whole?",)) from error
+    except RecursionError as error:
+        raise InvalidImport(problems=(f"{file}: it is nested too deeply to be a result",)) from error
     if not found:
         raise InvalidImport(problems=(f"{file}: it holds no result",))
     for place, one in enumerate(found, start=1):

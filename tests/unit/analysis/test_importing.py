@@ -161,6 +161,9 @@ def test_what_the_caller_says_stands_for_every_row() -> None:
         (LINE.replace("20.8", "fast"), 'table.csv:2: decode_rate: found "fast"; write a number with a decimal point'),
         (LINE.replace("20.8", "0"), 'table.csv:2: decode_rate: found "0"; write a number above 0'),
         (LINE.replace("20.8", "nan"), "write a number"),
+        (LINE.replace("20.8", "1e300"), "write a number above 0 to 1e+12"),
+        (LINE.replace(",1,", ",99999999999,"), "write a number from 1 to 1e+06"),
+        (LINE.replace("org/model", "org/\0"), "NUL"),
         (LINE.replace("20.8", ""), "table.csv:2: decode_rate: found no rate"),
         (LINE.replace("vllm", "tgi"), 'table.csv:2: engine: found "tgi"; write vllm or sglang'),
         (LINE.replace("spark-1", ""), "table.csv:2: box: nothing is there"),
@@ -348,6 +351,7 @@ def test_an_option_of_the_client_that_a_sweep_set_is_no_config() -> None:
     [
         (b'{"output_throughput": 1', "r.json:1: it is no JSON"),
         (b"[]", "it holds no result"),
+        (b"[" * 100_000, "nested too deeply"),
         (b"[3]", "it is no object"),
         (b'{"avg_latency": 3}', "bench latency"),
         (b'{"error_type": "RuntimeError"}', "it is a failure that the sweep wrote"),
