@@ -289,6 +289,7 @@ def spread_document(spread: Spread | None) -> Document | None:
 
 
 _PLAIN = frozenset((float, int, str))
+"""Types of nearly all fields of a long list: they are spared a call."""
 
 
 def flat_rows(documents: Iterable[Document], *, fields: Sequence[str]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -298,7 +299,11 @@ def flat_rows(documents: Iterable[Document], *, fields: Sequence[str]) -> tuple[
     """
     header = tuple(path.replace(".", "_") for path in fields)
     split = [(path, path.split(".")) for path in fields]
-    return header, [tuple(_flat(_found(document, *each)) for each in split) for document in documents]
+    rows = []
+    for document in documents:
+        values = [document[path] if path in document else _found(document, path, parts) for path, parts in split]
+        rows.append(tuple([str(value) if type(value) in _PLAIN else _flat(value) for value in values]))
+    return header, rows
 
 
 def at_path(document: Mapping[str, Any], path: str) -> Any:
@@ -320,8 +325,6 @@ def _found(document: Mapping[str, Any], path: str, parts: Sequence[str]) -> Any:
 def _flat(value: Any) -> str:
     if value is None:
         return ""
-    if type(value) in _PLAIN:  # nearly all of a long list
-        return str(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Mapping):

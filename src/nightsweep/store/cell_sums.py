@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 import sqlalchemy as sa
@@ -38,7 +39,9 @@ def cells_matching(connection: sa.Connection, filters: Filters) -> list[CellSumm
     filters = replace(filters, with_flagged="yes")
     apart = (filters.sweep, filters.since, filters.before, filters.image)
     if all(one is None for one in apart):
-        found = [(row.first_window_id, _kept(row)) for row in connection.execute(_kept_matching(filters))]
+        rows = connection.execute(_kept_matching(filters))
+        parts = _parts_in(list(rows.keys()))
+        found = [(row.first_window_id, _kept(row, parts)) for row in rows]
     else:
         found = _summed(connection, filters)
     order: dict[str, int] = {}
@@ -92,15 +95,17 @@ def _newest_name() -> sa.ScalarSelect[Any]:
     return named.where(windows.c.id == cell_summaries.c.newest_window_id).correlate(cell_summaries).scalar_subquery()
 
 
-def _kept(row: Any) -> CellSummary:
-    values = row._mapping
+def _parts_in(columns: Sequence[str]) -> dict[str, itemgetter[Any]]:
+    """Return what takes (n, boots, mean, m2, min, max) of a number out of a row, found once for a long list."""
+    at = {column: place for place, column in enumerate(columns)}
+    parts = ("n", "boots", "mean", "m2", "min", "max")
+    return {name: itemgetter(*(at[f"{COLUMN_OF.get(name, name)}_{part}"] for part in parts)) for name in NUMBERS}
 
+
+def _kept(row: Any, parts: Mapping[str, itemgetter[Any]]) -> CellSummary:
     def spread(name: str) -> Spread | None:
-        column = COLUMN_OF.get(name, name)
-        parts = (values[f"{column}_{part}"] for part in ("n", "boots", "mean", "min", "max"))
-        n = values[f"{column}_n"]
-        sd = math.sqrt(values[f"{column}_m2"] / (n - 1)) if n > 1 else None
-        return _made(*parts, sd=sd)
+        n, boots, mean, m2, low, high = parts[name](row)
+        return _made(n, boots, mean, low, high, sd=math.sqrt(m2 / (n - 1)) if n > 1 else None)
 
     return _cell(
         row,
