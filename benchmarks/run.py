@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from benchmarks import calibration, cost, disturbance, nights, overhead, parse_log, resume, startup, truth
+from benchmarks import calibration, cost, deciding, disturbance, nights, overhead, parse_log, resume, startup, truth
 from benchmarks.common import RESULTS, Section, machine, table, write
 
 
@@ -31,6 +31,7 @@ PARTS: tuple[tuple[str, Callable[[], Sequence[Section]]], ...] = (
     ("cost of watching", cost.measure),
     ("truth, a quarter of the campaign", lambda: truth.measure(windows=1, fault_windows=2, clean=40, share=0.25)),
     ("calibration of intervals, verdicts and pooled rates", lambda: (calibration.measure(),)),
+    ("decisions against the fixed grid", lambda: (deciding.measure(),)),
     ("disturbance", lambda: (disturbance.measure(),)),
 )
 

@@ -3,15 +3,51 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from nightsweep.analysis.blocks import Block, Bullets, Heading, Paragraph
+from nightsweep.analysis.decision_said import decision_said, decision_table
 from nightsweep.analysis.rounds import Decision, Held, decision_of
+from nightsweep.analysis.text import plural, printable
 from nightsweep.analysis.values import BootRow, WindowRow
 from nightsweep.plan.drawn import Drawn
 from nightsweep.plan.model import SweepPlan
 from nightsweep.plan.remaining import temperature_key
 from nightsweep.plan.words import DECODE
+
+
+def repeats_said(plan: SweepPlan) -> str:
+    """Return how often a plan measures, as words."""
+    probe = plan.probe
+    if plan.decide is not None:
+        return f"repeats where the decision between {plural(len(plan.decide.between), 'config')} is open"
+    return f"{plural(probe.repeats, 'repeat')} of each cell, over {plural(probe.boots, 'boot')} of each config"
+
+
+def decision_blocks(
+    plan: SweepPlan | None,
+    *,
+    windows: Sequence[WindowRow],
+    boots: Sequence[BootRow],
+    simulated: bool,
+    told: Sequence[str] = (),
+) -> Iterator[Block]:
+    """Yield a section on a sweep's decision; nothing where it has none.
+
+    Args:
+        told: What was said of it while it went, oldest first.
+    """
+    found = None if plan is None else decision_in(plan, windows=windows, boots=boots)
+    if found is None:
+        return
+    yield Heading(2, "Decision")
+    yield Paragraph(printable(decision_said(found)))
+    standings = decision_table(found, simulated=simulated)
+    if standings is not None:
+        yield standings
+    if told:
+        yield Bullets(tuple(told))
 
 
 def decision_in(plan: SweepPlan, *, windows: Sequence[WindowRow], boots: Sequence[BootRow]) -> Decision | None:

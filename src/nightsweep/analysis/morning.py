@@ -11,8 +11,7 @@ from zoneinfo import ZoneInfo
 from nightsweep.analysis import listings, tables, text
 from nightsweep.analysis.blocks import Block, Bullets, Heading, Lines, Paragraph
 from nightsweep.analysis.caveats import caveats, leads, overlap
-from nightsweep.analysis.decision_read import decision_in
-from nightsweep.analysis.decision_said import decision_said, decision_table
+from nightsweep.analysis.decision_read import decision_blocks
 from nightsweep.analysis.expected import Expected, expected_and_found, expected_table, worth_reading
 from nightsweep.analysis.summary import in_plan_order, summarise, summarise_prefills
 from nightsweep.analysis.values import (
@@ -201,18 +200,11 @@ def checks_said(row: ProductionRow) -> str:
 
 def _decision(night: Night) -> Iterator[Block]:
     """How the sweep's decision stands, and the rounds of this night with why each was measured."""
-    found = None if night.plan is None else decision_in(night.plan, windows=night.windows, boots=night.boots)
-    if found is None:
-        return
-    yield Heading(2, "Decision")
-    yield Paragraph(decision_said(found))
-    standings = decision_table(found, simulated=night.sweep.simulated)
-    if standings is not None:
-        yield standings
     rounds = [e for e in night.events if e.kind in ("decision_round", "decision") and night.span.holds(e.at)]
     told = [f"{night.local(e.at)}: {text.printable(e.message)}" for e in sorted(rounds, key=lambda event: event.at)]
-    if told:
-        yield Bullets(tuple(told))
+    yield from decision_blocks(
+        night.plan, windows=night.windows, boots=night.boots, simulated=night.sweep.simulated, told=told
+    )
 
 
 def _best(night: Night) -> Iterator[Block]:

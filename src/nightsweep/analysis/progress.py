@@ -67,7 +67,8 @@ def progress_of(
 def _in_round(one: ConfigProgress, decision: Decision) -> ConfigProgress:
     left = [task for task in decision.left if task.config.fingerprint == one.fingerprint and task.repeats]
     own = sum(len(task.repeats) for task in left if task.boot_round < CONTROL_ROUND)
-    return replace(one, planned=one.clean + one.given_up + own, left=own, boots_left=max(one.boots_left, len(left)))
+    alone = one.boots_left if one.prefills_clean < one.prefills_planned else 0
+    return replace(one, planned=one.clean + one.given_up + own, left=own, boots_left=max(len(left), alone))
 
 
 def time_left(plan: SweepPlan, progress: Sequence[ConfigProgress], *, boots: Sequence[BootRow]) -> Seconds | None:

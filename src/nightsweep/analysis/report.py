@@ -13,6 +13,7 @@ from nightsweep.analysis.blocks import Block, Bullets, Details, Heading, Lines, 
 from nightsweep.analysis.caveats import caveats
 from nightsweep.analysis.confounded import all_confounders, single_batch_caveats
 from nightsweep.analysis.control import control_table
+from nightsweep.analysis.decision_read import decision_blocks, repeats_said
 from nightsweep.analysis.expected import Expected, expected_and_found, expected_table, worth_reading
 from nightsweep.analysis.figures import (
     Measured,
@@ -116,6 +117,7 @@ def report_blocks(told: Reported) -> tuple[Block, ...]:
         *_title(told.sweep),
         _summary(told.sweep, cells=cells, boots=told.in_time),
         *_what_ran(told),
+        *decision_blocks(told.plan, windows=told.windows, boots=told.boots, simulated=told.sweep.simulated),
         *_boots(told.in_time, simulated=told.sweep.simulated),
         *_cells(told, cells),
         *_single_batches(told),
@@ -212,10 +214,7 @@ def _probe_items(plan: SweepPlan) -> Iterator[str]:
     temperatures = ", ".join(text.temperature(value) for value in probe.temperature)
     yield f"model: {', '.join(dict.fromkeys(f'`{config.engine.model}`' for config in plan.configs))}"
     yield f"streams: {streams}; temperature: {temperatures}"
-    yield (
-        f"window: {text.duration(probe.window)}; {text.plural(probe.repeats, 'repeat')} of each cell, over "
-        f"{text.plural(probe.boots, 'boot')} of each config; warm-up up to {text.duration(probe.warmup)}"
-    )
+    yield f"window: {text.duration(probe.window)}; {repeats_said(plan)}; warm-up up to {text.duration(probe.warmup)}"
     hashed = f" ({text.short(probe.prompts_hash)})" if probe.prompts_hash else ""
     through = f"through `{probe.through}`" if probe.through else "straight to the engine"
     yield f"prompts: {probe.prompts}{hashed}, order seed {probe.prompt_seed}"

@@ -63,8 +63,13 @@ def decide_of(
         weights=weights,
         most=section.max,
         incumbent=incumbent,
-        pooled=not any(SCHEDULED_LENGTHS in key for config in between for key in config.speculative or ()),
+        pooled=_alike(between) if section.pooled is None else section.pooled,
     )
+
+
+def _alike(between: Sequence[EngineConfig]) -> bool:
+    """Return whether acceptance may be taken to be the same at every concurrency, until the data contradict it."""
+    return not any(SCHEDULED_LENGTHS in key for config in between for key in config.speculative or ())
 
 
 def _between(

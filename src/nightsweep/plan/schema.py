@@ -170,6 +170,7 @@ class DecideIn(Section):
     objective: ObjectiveIn = Field(default_factory=ObjectiveIn)
     max: Annotated[Any, BeforeValidator(quantities.whole(least=2))] = 12
     incumbent: Text = None
+    pooled: Truth = None
 
 
 _temperatures = quantities.listing(quantities.temperature, what="temperatures")

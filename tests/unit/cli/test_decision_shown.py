@@ -10,6 +10,7 @@ from nightsweep.analysis.decision_read import decision_in
 from nightsweep.analysis.decision_said import decision_said
 from nightsweep.analysis.morning import Night, night_of, summary_blocks
 from nightsweep.analysis.progress import progress_of
+from nightsweep.analysis.report import report_markdown
 from nightsweep.analysis.values import BootRow, WindowRow
 from nightsweep.cli.status import command as status
 from tests.fakes.queries import FakeQueries
@@ -129,6 +130,16 @@ def test_the_nights_summary_has_the_decision_and_each_round_with_why() -> None:
     assert "## Decision" in text
     assert decision_said(night.decision()) in text
     assert "round 2 begins: k=3 and k=2 confirmed by a fresh boot" in text
+
+
+def test_the_report_has_the_decision_and_no_repeats_that_nobody_asked_for() -> None:
+    night = opened(CLOSE)
+    windows, boots = rows_of(night)
+    sweep = a_sweep(name="which")
+    text = report_markdown(sweep, boots=boots, windows=windows, prefills=(), plan=night.plan, software_version="1")
+    assert "## Decision" in text
+    assert decision_said(night.decision()) in text
+    assert "repeats where the decision between 3 configs is open" in text
 
 
 def test_plan_shows_the_opening_the_most_and_the_night_as_a_range() -> None:

@@ -66,6 +66,10 @@ def test_draft_lengths_by_batch_size_are_not_pooled_over_concurrencies() -> None
     assert plan.decide is not None
     assert not plan.decide.pooled
     assert len(cells_of(plan, "")) == 4
+    asked = a_decision("{mode: decide, pooled: true}", scheduled).decide
+    assert asked is not None
+    assert asked.pooled
+    assert len(cells_of(a_decision("{mode: decide, pooled: false}"), "")) == 4
 
 
 def test_what_is_asked_makes_no_other_sweep_but_what_is_drawn_does() -> None:
