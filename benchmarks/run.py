@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from benchmarks import calibration, cost, deciding, disturbance, nights, overhead, parse_log, resume, startup, truth
+from benchmarks import calibration, cost, deciding, disturbance, history_size, nights, overhead, parse_log, resume, startup, truth
 from benchmarks.common import RESULTS, Section, machine, table, write
 
 
@@ -32,6 +32,7 @@ PARTS: tuple[tuple[str, Callable[[], Sequence[Section]]], ...] = (
     ("truth, a quarter of the campaign", lambda: truth.measure(windows=1, fault_windows=2, clean=40, share=0.25)),
     ("calibration of intervals, verdicts and pooled rates", lambda: (calibration.measure(),)),
     ("decisions against the fixed grid", lambda: (deciding.measure(),)),
+    ("questions on a million windows", lambda: (history_size.measured(),)),
     ("disturbance", lambda: (disturbance.measure(),)),
 )
 
