@@ -144,6 +144,10 @@ def limits_of(schedule: object, until: str | None) -> Limits:
     return Limits(until=end)
 
 
+LASTING = ("decision_round", "decision")
+"""Phases whose message stays on a terminal, above the bar: what is open in a decision, and how it ended."""
+
+
 class ProgressView:
     """A bar on a terminal, plain lines elsewhere."""
 
@@ -193,6 +197,8 @@ class ProgressView:
             )
         self.last = progress
         if self._bar is not None:
+            if progress.phase in LASTING:
+                self._bar.console.print(progress.message, markup=False, highlight=False)  # type: ignore[attr-defined]
             self._bar.update(  # type: ignore[attr-defined]
                 self._task,
                 completed=progress.windows_done,
