@@ -132,7 +132,7 @@ def _led(leader: Standing, closest: Standing, rule: Rule) -> str:
             f"{leader.config} leads {closest.config} by {ahead:.1f}%, and one window does not tell how far that is luck"
         )
     known = 100 * closest.within(rule.confidence)
-    led = f"{leader.config} leads {closest.config} by {ahead:.1f}%, known to {known:.1f}%"
+    led = f"{leader.config} leads {closest.config} by {ahead:.1f}%, known to ±{known:.1f}%"
     return f"{led}; measured again where a window tells most"
 
 

@@ -201,7 +201,10 @@ def checks_said(row: ProductionRow) -> str:
 def _decision(night: Night) -> Iterator[Block]:
     """How the sweep's decision stands, and the rounds of this night with why each was measured."""
     rounds = [e for e in night.events if e.kind in ("decision_round", "decision") and night.span.holds(e.at)]
-    told = [f"{night.local(e.at)}: {text.printable(e.message)}" for e in sorted(rounds, key=lambda event: event.at)]
+    first = {
+        e.message: e for e in sorted(rounds, key=lambda event: event.at, reverse=True)
+    }  # said again by a later start
+    told = [f"{night.local(e.at)}: {text.printable(e.message)}" for e in sorted(first.values(), key=lambda e: e.at)]
     yield from decision_blocks(
         night.plan, windows=night.windows, boots=night.boots, simulated=night.sweep.simulated, told=told
     )
