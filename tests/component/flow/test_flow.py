@@ -126,7 +126,7 @@ def test_a_box_that_is_taken_ends_the_flow_as_busy_and_says_who_has_it(service: 
         finally:
             store.release(lease, state="cancelled", note="test")
     assert (ended.state_type, ended.state_name) == ("CANCELLED", "Busy")
-    assert "is taken by" in (ended.message or "")
+    assert "is taken: process " in (ended.message or "")
 
 
 def test_a_run_is_made_once_under_a_key_and_one_that_comes_to_its_turn_too_late_is_skipped(service: Served) -> None:
