@@ -1,20 +1,25 @@
-"""A sweep's decision from rows that were read, for lists, summaries and people who come back later."""
+"""A sweep's decision from rows that were read, for lists, summaries and people who come back later.
+
+The rule is imported where there is a decision: most sweeps have none, and lists start fast.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from nightsweep.analysis.blocks import Block, Bullets, Heading, Paragraph
-from nightsweep.analysis.decision_said import decision_said, decision_table
-from nightsweep.analysis.rounds import Decision, Held, decision_of
 from nightsweep.analysis.text import plural, printable
 from nightsweep.analysis.values import BootRow, WindowRow
 from nightsweep.plan.drawn import Drawn
 from nightsweep.plan.model import SweepPlan
 from nightsweep.plan.remaining import temperature_key
 from nightsweep.plan.words import DECODE
+
+if TYPE_CHECKING:
+    from nightsweep.analysis.rounds import Decision
 
 
 def repeats_said(plan: SweepPlan) -> str:
@@ -41,6 +46,8 @@ def decision_blocks(
     found = None if plan is None else decision_in(plan, windows=windows, boots=boots)
     if found is None:
         return
+    from nightsweep.analysis.decision_said import decision_said, decision_table
+
     yield Heading(2, "Decision")
     yield Paragraph(printable(decision_said(found)))
     standings = decision_table(found, simulated=simulated)
@@ -57,6 +64,8 @@ def decision_in(plan: SweepPlan, *, windows: Sequence[WindowRow], boots: Sequenc
     """
     if plan.decide is None:
         return None
+    from nightsweep.analysis.rounds import Held, decision_of
+
     tries: dict[tuple[str, int, str, int], tuple[bool, int]] = {}
     drawn = []
     for row in windows:

@@ -6,14 +6,17 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from nightsweep.analysis.decision_read import decision_in
-from nightsweep.analysis.rounds import Decision
 from nightsweep.analysis.values import BootRow, PrefillRow, WindowRow
 from nightsweep.plan.model import CONTROL_ROUND, EngineConfig, SweepPlan
 from nightsweep.plan.order import cells_of
 from nightsweep.plan.remaining import MAX_FAILED_BOOTS
 from nightsweep.units import Seconds
+
+if TYPE_CHECKING:
+    from nightsweep.analysis.rounds import Decision
 
 WINDOW_EXTRA = 1.15
 """Time of a measured window beyond its own length: ramp, drain and re-measured ones, as a factor. An estimate."""

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from nightsweep.analysis import documents, listings, text
 from nightsweep.analysis.decision_read import decision_in
-from nightsweep.analysis.decision_said import decision_document, decision_said, decision_table
 from nightsweep.analysis.doctor import SpoolFacts, spool_said
 from nightsweep.analysis.progress import ConfigProgress, progress_of, time_left
-from nightsweep.analysis.rounds import Decision
 from nightsweep.analysis.schedules import in_turn, schedule_document, schedules_table
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.analysis.values import Event, Filters, SweepRow
@@ -23,6 +21,9 @@ from nightsweep.cli.reading import Access, Queries, access, find_sweep
 from nightsweep.cli.render import Line
 from nightsweep.errors import holder_said
 from nightsweep.plan.queue import Scheduled
+
+if TYPE_CHECKING:
+    from nightsweep.analysis.rounds import Decision
 
 REFRESH = 2.0
 """Seconds between two looks of `--watch`."""
@@ -118,13 +119,11 @@ def _detail_lines(queries: Queries, sweep: SweepRow, *, limit: int, now: datetim
         seconds = time_left(plan, progress, boots=boots)
         decision = decision_in(plan, windows=windows, boots=boots)
     facts = [*_facts(sweep, progress, seconds=seconds, now=now), *_production(queries, sweep)]
-    facts += [] if decision is None else [("decision", decision_said(decision)), *_next_round(decision)]
+    facts += [] if decision is None else _decided(decision)
     for label, value in facts:
         yield Line(f"  {label:<9}{value}", spans=((2, 2 + len(label), "heading"),))
-    standings = None if decision is None else decision_table(decision, simulated=sweep.simulated)
-    if standings is not None:
-        yield Line("")
-        yield from _lines(standings)
+    if decision is not None:
+        yield from _standings(decision, simulated=sweep.simulated)
     if progress:
         yield Line("")
         yield from _lines(_progress_table(progress, simulated=sweep.simulated))
@@ -136,10 +135,21 @@ def _detail_lines(queries: Queries, sweep: SweepRow, *, limit: int, now: datetim
         yield from (_event_line(event, width=width) for event in events)
 
 
-def _next_round(decision: Decision) -> Iterator[tuple[str, str]]:
-    """Yield why the windows that are left are next."""
-    if not decision.over:
-        yield "next", f"round {decision.number}: {text.printable(decision.why)}"
+def _decided(decision: Decision) -> list[tuple[str, str]]:
+    """Return how the decision stands, and why the windows that are left are next."""
+    from nightsweep.analysis.decision_said import decision_said
+
+    following = [] if decision.over else [("next", f"round {decision.number}: {text.printable(decision.why)}")]
+    return [("decision", text.printable(decision_said(decision))), *following]
+
+
+def _standings(decision: Decision, *, simulated: bool) -> Iterator[Line]:
+    from nightsweep.analysis.decision_said import decision_table
+
+    table = decision_table(decision, simulated=simulated)
+    if table is not None:
+        yield Line("")
+        yield from _lines(table)
 
 
 def _headline(sweep: SweepRow) -> Line:
@@ -298,7 +308,10 @@ def _sweep_document(queries: Queries, sweep: SweepRow, *, limit: int) -> documen
         windows = queries.windows(of_sweep)
         progress = progress_of(plan, windows=windows, prefills=queries.prefills(of_sweep), boots=boots)
         decision = decision_in(plan, windows=windows, boots=boots)
-        document["decision"] = None if decision is None else decision_document(decision)
+        if decision is not None:
+            from nightsweep.analysis.decision_said import decision_document
+
+            document["decision"] = decision_document(decision)
         document["configs"] = [documents.progress_document(config) for config in progress]
         document["left_seconds"] = time_left(plan, progress, boots=boots)
     document["events"] = [documents.event_document(event) for event in queries.events(sweep.sweep_id, limit=limit)]
