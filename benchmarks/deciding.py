@@ -84,13 +84,13 @@ class Night:
         return self.score[pick] >= max(self.score.values()) - math.log(WITHIN)
 
 
-def a_night(chance: random.Random, *, common: float, tilt: float = 0.0) -> Night:
+def a_night(chance: random.Random, *, common: float, tilt: float = 0.0, boot_spread: float = 0.005) -> Night:
     """Return a night; its gaps and noise are drawn."""
     top = math.log1p(chance.uniform(0.02, 0.10))
     scores = [0.0, -top, *(-top - chance.uniform(0, 0.12) for _ in CONFIGS[2:])]
     chance.shuffle(scores)
     score = dict(zip(CONFIGS, scores, strict=True))
-    return Night(chance, score, cv=chance.uniform(0.12, 0.27), common=common, tilt=tilt)
+    return Night(chance, score, cv=chance.uniform(0.12, 0.27), common=common, boot_spread=boot_spread, tilt=tilt)
 
 
 @dataclass(frozen=True)
@@ -143,13 +143,16 @@ class Found:
     grid_of_boots: Sequence[Spent]
 
 
-def played(*, nights: int, seed: int, common: float, tilt: float = 0.0, pooled: bool = True) -> Found:
+def played(
+    *, nights: int, seed: int, common: float, tilt: float = 0.0, boot_spread: float = 0.005, pooled: bool = True
+) -> Found:
     """Play nights of one kind, each with its own seed, so that all ways spend the same truth."""
     rule = Rule(dict.fromkeys(PLACES, 1.0), incumbent=CONFIGS[0], pooled=pooled)
     ways: tuple[list[Spent], list[Spent], list[Spent]] = ([], [], [])
     for number in range(nights):
         for way, into in enumerate(ways):
-            night = a_night(random.Random(f"{seed}/{common}/{tilt}/{number}"), common=common, tilt=tilt)
+            chance = random.Random(f"{seed}/{common}/{tilt}/{number}")
+            night = a_night(chance, common=common, tilt=tilt, boot_spread=boot_spread)
             night.chance.seed(f"{seed}/{common}/{tilt}/{number}/{way}")
             into.append(decided(night, rule) if way == 0 else fixed_grid(night, boots=1 if way == 1 else REPEATS))
     return Found(*ways)
@@ -215,6 +218,10 @@ def measure(*, nights: int = NIGHTS, seed: int = SEED) -> Section:
         nights_found = played(nights=each, seed=seed, common=0.3, tilt=tilt, pooled=pooled)
         what = f"acceptance leans {100 * tilt:.0f}% with concurrency, {'' if pooled else 'pooled: false'}".rstrip(", ")
         found += [replace(one, target=None) for one in list(figures(nights_found, what))[:2]]
+    for spread in (0.01, 0.02):
+        rough = played(nights=each, seed=seed, common=0.3, boot_spread=spread)
+        what = f"boots that differ by {100 * spread:.0f}%"
+        found += [replace(one, target=None) for one in list(figures(rough, what))[:2]]
     return Section(name="deciding", figures=tuple(found), facts={"nights": 3 * each, "seed": seed})
 
 
