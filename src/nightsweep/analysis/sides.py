@@ -118,7 +118,7 @@ class Pairing:
     @property
     def simulated(self) -> bool:
         """Whether the numbers are of a simulated engine or box."""
-        return any(row.simulated for row in self.a.rows)
+        return self.a.rows[0].simulated  # it is part of what windows are chosen by
 
 
 def measured(rows: Sequence[WindowRow]) -> list[WindowRow]:
