@@ -14,7 +14,7 @@ from nightsweep.plan.schema import DecideIn
 from nightsweep.plan.sections import checked
 from nightsweep.plan.yamltree import scalar
 
-HERE: Path = ("probe", "repeats")
+REPEATS: Path = ("probe", "repeats")
 MOST = 100
 """Windows of one config at one place at most: more tell nothing that a night is worth."""
 MOST_NAMED = 5
@@ -29,7 +29,7 @@ def split_repeats(raw: Any, mistakes: list[Mistake]) -> tuple[DecideIn | None, A
     """
     if not isinstance(raw, dict) or not isinstance(raw.get("repeats"), dict):
         return None, raw
-    section, found = checked(DecideIn, raw["repeats"], path=HERE, stand_ins={"mode": "decide"})
+    section, found = checked(DecideIn, raw["repeats"], path=REPEATS, stand_ins={"mode": "decide"})
     mistakes += found
     if raw.get("boots") not in (None, 1):
         remedy = "Leave it out: a decision makes its own boots, one for each round that a config is in."
@@ -50,7 +50,7 @@ def decide_of(
     if section.max > MOST:
         mistakes.append(
             Mistake(
-                (*HERE, "max"),
+                (*REPEATS, "max"),
                 str(section.max),
                 f"at most {MOST}",
                 "Few decisions need more than 12 windows of a cell.",
@@ -76,7 +76,7 @@ def _between(
     patterns: Sequence[str], configs: Sequence[EngineConfig], mistakes: list[Mistake]
 ) -> tuple[EngineConfig, ...]:
     chosen: set[str] = set()
-    path = (*HERE, "between")
+    path = (*REPEATS, "between")
     for index, pattern in enumerate(patterns):
         found = matching(pattern, configs)
         if not found:
@@ -95,7 +95,7 @@ def _incumbent(
 ) -> str | None:
     if name is None:
         return None
-    path = (*HERE, "incumbent")
+    path = (*REPEATS, "incumbent")
     found = next((config for config in configs if config.name == name), None)
     if found is None:
         mistakes.append(_unknown(name, configs, path=path, pattern=False))
@@ -126,7 +126,7 @@ def _of_key(
     """Return the weight of each value that the probe has: equal ones where the file says nothing, else 0 for those not named."""
     if given is None:
         return dict.fromkeys(there, 1.0)
-    path = (*HERE, "objective", key)
+    path = (*REPEATS, "objective", key)
     weights = dict.fromkeys(there, 0.0)
     for word, weight in given.items():
         value = _value(word, key)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from nightsweep.errors import InvalidPlan
 from nightsweep.plan import yamltree
 from nightsweep.plan.control_in import control_of
-from nightsweep.plan.decide_in import decide_of, split_repeats
+from nightsweep.plan.decide_in import REPEATS, decide_of, split_repeats
 from nightsweep.plan.expand import Expansion, base_of, expand
 from nightsweep.plan.expect_in import box_of, expect_of
 from nightsweep.plan.fingerprint import plan_fingerprint
@@ -112,11 +112,13 @@ def _plan(raw: Any, reading: _Reading) -> dict[str, Any] | None:
         return None
     configs = _configs(engine, entries, reading)
     _warn_arguments(engine, entries, reading)
+    if probe is not None and all(mistake.path[:2] == REPEATS for mistake in reading.mistakes):
+        parts["decide"] = decide_of(repeats, configs, probe, reading.mistakes)
     if probe is None or reading.mistakes:
         return None
     parts["control"] = control_of(raw.get("control"), configs, reading.mistakes)
     parts["expect"] = expect_of(raw.get("expect"), configs, probe, reading.mistakes)
-    decide = parts["decide"] = decide_of(repeats, configs, probe, reading.mistakes)
+    decide = parts["decide"]
     probe = replace(probe, draws_by_repeat=decide is not None)
     _refuse_endless(configs, probe, reading, repeats=probe.repeats if decide is None else decide.most)
     _check_api(configs, probe, reading)

@@ -135,6 +135,13 @@ def test_what_is_wrong_with_a_decision_is_told(repeats: str, words: str) -> None
     assert words in the_problems(repeats)
 
 
+def test_every_mistake_of_a_decision_is_told_at_once() -> None:
+    told = the_problems("{mode: decide, between: [plane, 'k=*'], max: 1, objective: {concurrency: {2: 1}}}")
+    assert told.count("\n") == 2
+    for words in ("repeats.max: found 1", 'between[0]: found "plane"', "objective.concurrency.2"):
+        assert words in told
+
+
 def test_what_nobody_could_measure_is_refused_by_the_most_that_may_be_asked_for() -> None:
     many = ("[4, 5]", str(list(range(1, 700))))
     told = the_problems("{mode: decide, max: 100}", many)
