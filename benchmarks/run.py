@@ -11,7 +11,19 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from benchmarks import calibration, cost, deciding, disturbance, history_size, nights, overhead, parse_log, resume, startup, truth
+from benchmarks import (
+    calibration,
+    cost,
+    deciding,
+    disturbance,
+    history_size,
+    nights,
+    overhead,
+    parse_log,
+    resume,
+    startup,
+    truth,
+)
 from benchmarks.common import RESULTS, Section, machine, table, write
 
 
