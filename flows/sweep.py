@@ -16,10 +16,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
-from uuid import UUID
 
 from prefect import flow, get_run_logger, task
-from prefect.artifacts import create_progress_artifact, update_progress_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.runtime import deployment as this_deployment
@@ -45,7 +43,7 @@ RUNNER_POLL = 0.5
 SERVER_AWAY = 60.0
 """Seconds without a progress bar after the server was found away."""
 SERVER_PATIENCE = Seconds(1.0)
-"""Seconds in which it must answer before Prefect's own client is let at it, which tries for a minute before it gives up."""
+"""For which a bar is tried. Prefect's own client tries for a minute, also when its server ends in the middle of a call."""
 
 
 @task(name="boot", task_run_name="boot {config} #{number}", cache_policy=NO_CACHE, persist_result=False, retries=0)
@@ -71,13 +69,13 @@ class PrefectSteps:
 
     Args:
         note_run: Told the sweep's id once, as soon as it is known.
-        answers: Whether Prefect's server answers, asked briefly.
+        run_id: Of the run in whose page progress is shown; None shows it in the log alone.
     """
 
-    def __init__(self, logger: Any, *, note_run: Callable[[int], None], answers: Callable[[], bool]) -> None:
-        self._logger, self._answers = logger, answers
+    def __init__(self, logger: Any, *, note_run: Callable[[int], None], run_id: str | None) -> None:
+        self._logger, self._run_id = logger, run_id
         self._note_run: Callable[[int], None] | None = note_run
-        self._artifact: UUID | None = None
+        self._bar: str | None = None
         self._silent_until = 0.0
 
     def boot(self, task: BootTask, do: Callable[[], T]) -> T:
@@ -95,23 +93,17 @@ class PrefectSteps:
             self._note_run(progress.sweep_id)
             self._note_run = None
         self._logger.info("[%d/%d] %s", progress.windows_done, progress.windows_planned, progress.message)
-        if time.monotonic() < self._silent_until:
+        if self._run_id is None or time.monotonic() < self._silent_until:
             return
         share = 100.0 * progress.windows_done / max(progress.windows_planned, 1)
+        said = f"sweep {progress.sweep_id}: {progress.windows_planned} windows planned"
         try:
-            if not self._answers():
-                raise ConnectionError("Prefect's server does not answer")
-            self._show(share, f"sweep {progress.sweep_id}: {progress.windows_planned} windows planned")
-        except Exception as error:  # noqa: BLE001  a bar in a page is worth no sweep, whatever breaks in it
+            self._bar = _prefect().show_progress(
+                self._run_id, share=share, description=said, bar=self._bar, timeout=SERVER_PATIENCE
+            )
+        except PrefectUnavailable as error:
             self._silent_until = time.monotonic() + SERVER_AWAY
-            self._logger.warning("no progress bar for %.0f s: %s", SERVER_AWAY, str(error) or type(error).__name__)
-
-    def _show(self, share: float, description: str) -> None:
-        if self._artifact is None:
-            made = create_progress_artifact(progress=share, description=description)
-            self._artifact = made if isinstance(made, UUID) else None
-        else:
-            update_progress_artifact(artifact_id=self._artifact, progress=share)
+            self._logger.warning("no progress bar for %.0f s: %s", SERVER_AWAY, error)
 
 
 def _through(do: Callable[[], T], carry: Callable[[Call], None]) -> T:
@@ -211,7 +203,7 @@ def sweep(
                 store.note_prefect_run(sweep_id, str(this_run.id))
 
         try:
-            steps = PrefectSteps(logger, note_run=note_run, answers=lambda: _prefect().answers(timeout=SERVER_PATIENCE))
+            steps = PrefectSteps(logger, note_run=note_run, run_id=None if this_run.id is None else str(this_run.id))
             with teller(chosen).night(plan.name, by_hand=False) as ended:
                 outcome = run_sweep(plan, tools, file_text=file_text, steps=steps, limits=limits, reuse=reuse)
                 ended.append(outcome)

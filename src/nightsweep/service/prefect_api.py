@@ -99,30 +99,39 @@ class PrefectApi:
         """Ask the runner to end a run; its cleanup still happens."""
         self._request("POST", f"/flow_runs/{run_id}/set_state", json={"state": {"type": "CANCELLING"}, "force": False})
 
+    def show_progress(self, run_id: str, *, share: float, description: str, bar: str | None, timeout: Seconds) -> str:
+        """Show how far a run is, as a bar in its page; return the bar's id.
+
+        Args:
+            share: Percent.
+            bar: Id of the bar that is moved; None makes one.
+            timeout: A bar is worth no wait: Prefect's own client would try for a minute.
+        """
+        if bar is not None:
+            self._request("PATCH", f"/artifacts/{bar}", json={"data": share}, timeout=timeout)
+            return bar
+        body = {"type": "progress", "data": share, "description": description, "flow_run_id": run_id}
+        return str(self._request("POST", "/artifacts/", json=body, timeout=timeout)["id"])
+
     def version(self) -> str:
         """Return the server's version."""
         return str(self._request("GET", "/version"))
-
-    def answers(self, *, timeout: Seconds) -> bool:
-        """Return whether the server is there at all: for what is worth no wait."""
-        try:
-            return httpx.get(f"{self.api_url}/health", timeout=timeout).is_success
-        except (httpx.HTTPError, httpx.InvalidURL):
-            return False
 
     def ui_url(self, run_id: str) -> str:
         """Return where a person sees the run."""
         return f"{self.api_url.removesuffix('/api')}/runs/flow-run/{run_id}"
 
-    def _request(self, method: str, path: str, *, json: Any = None, missing_is_none: bool = False) -> Any:
+    def _request(
+        self, method: str, path: str, *, json: Any = None, missing_is_none: bool = False, timeout: float = 15.0
+    ) -> Any:
         url = self.api_url + path
         try:
-            answer = httpx.request(method, url, json=json, timeout=15.0)
+            answer = httpx.request(method, url, json=json, timeout=timeout)
             if missing_is_none and answer.status_code == 404:
                 return None
             answer.raise_for_status()
             return answer.json() if answer.content else None
-        except (httpx.HTTPError, ValueError) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
             raise PrefectUnavailable(url=self.api_url, reason=str(error) or type(error).__name__) from error
 
 
