@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,11 @@ TIMES = ("ttft", "tpot", "e2e", "chunk_gap")
 BUFFERED = (
     "the stream came in bursts (a buffering proxy, or a machine too busy): client-side times are not the engine's"
 )
+HELD_BACK = (
+    "no chunk came in the whole window, with {count} requests under way all of it: something on the way holds streams "
+    "back; client-side times are not the engine's"
+)
+UNTOLD = "which of the engine's tokens are the probe's cannot be told of streams that are held back on their way"
 HIDDEN = "the first chunk holds the tokens of many steps: TTFT is not the engine's"
 
 
@@ -32,11 +38,13 @@ class Delivery:
         note: What is to be said of it; "" when they arrived as they were sent.
         lost: Client-side times that are not the engine's.
         chunks_per_read: In the mean; None with too few chunks.
+        held_back: Tokens that the engine made may be on their way still: they cannot be counted against its own.
     """
 
     note: str = ""
     lost: tuple[str, ...] = ()
     chunks_per_read: float | None = None
+    held_back: bool = False
 
 
 def delivery(
@@ -56,11 +64,21 @@ def delivery(
     ratios = [len(one.chunk_at) / len(set(one.chunk_at)) for one in seen if len(one.chunk_at) >= FEW_CHUNKS]
     mean = sum(ratios) / len(ratios) if ratios else None
     if mean is not None and mean >= BURST and sum(ratio >= BURST for ratio in ratios) > MOST * len(ratios):
-        return Delivery(f"{BUFFERED} ({mean:.0f} chunks to a network read)", TIMES, mean)
+        return Delivery(f"{BUFFERED} ({mean:.0f} chunks to a network read)", TIMES, mean, held_back=True)
+    silent = _silent(requests, opened=opened, closed=closed)
+    if silent:
+        return Delivery(HELD_BACK.format(count=silent), TIMES, held_back=True)
     hidden = _hidden(seen, k=num_speculative_tokens)
     if hidden is not None:
         return Delivery(f"{HIDDEN} ({hidden} tokens)", ("ttft",), mean)
     return Delivery(chunks_per_read=mean)
+
+
+def _silent(requests: Sequence[RequestTiming], *, opened: float, closed: float) -> int:
+    """Return how many requests were under way all the time, where no chunk of any came; 0 where one did."""
+    if any(bisect_left(one.chunk_at, opened) < bisect_right(one.chunk_at, closed) for one in requests):
+        return 0
+    return sum(one.sent <= opened and (one.ended is None or one.ended >= closed) for one in requests)
 
 
 def _hidden(requests: Sequence[RequestTiming], *, k: int | None) -> int | None:
@@ -73,13 +91,17 @@ def _hidden(requests: Sequence[RequestTiming], *, k: int | None) -> int | None:
 
 
 def without_times(numbers: DecodeNumbers, found: Delivery) -> DecodeNumbers:
-    """Return the numbers without the times that are not the engine's, each with the reason."""
+    """Return the numbers without what cannot be told of such a delivery, each with the reason."""
     if not found.lost:
         return numbers
     reasons: Mapping[str, str] = dict.fromkeys(found.lost, found.note)
+    if found.held_back:
+        reasons = {**reasons, **dict.fromkeys(("own_tokens", "foreign_tokens"), UNTOLD)}
     lost = set(found.lost)
     return replace(
         numbers,
+        own_tokens=None if found.held_back else numbers.own_tokens,
+        foreign_tokens=None if found.held_back else numbers.foreign_tokens,
         ttft=None if "ttft" in lost else numbers.ttft,
         tpot=None if "tpot" in lost else numbers.tpot,
         e2e=None if "e2e" in lost else numbers.e2e,

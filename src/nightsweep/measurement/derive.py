@@ -9,9 +9,9 @@ from nightsweep.engine.values import Dialect, Unavailable
 from nightsweep.errors import DialectMismatch
 from nightsweep.measurement import client_times, rates
 from nightsweep.measurement.acceptance import elsewhere
-from nightsweep.measurement.buffering import delivery, without_times
+from nightsweep.measurement.buffering import Delivery, delivery, without_times
 from nightsweep.measurement.degenerate import degenerate
-from nightsweep.measurement.flags import flags
+from nightsweep.measurement.flags import flags, loose
 from nightsweep.measurement.identity import rate_identity
 from nightsweep.measurement.occupancy import mean_running, occupancy, own_tokens, queued_share
 from nightsweep.measurement.requests import disagreement, own_acceptance
@@ -65,23 +65,26 @@ def derive(raw: RawWindow, *, dialect: Dialect, num_speculative_tokens: int | No
         DialectMismatch: The engine does not count generated tokens as they come: measuring again will not help.
     """
     before, after = raw.before, raw.after
-    own = None
+    own, arrived = None, Delivery()
     if before is not None and after is not None:
         own = own_tokens(raw.requests, opened=before.at, closed=after.at)
-    found = flags(raw, own_tokens=own, num_speculative_tokens=num_speculative_tokens)
+        arrived = delivery(
+            raw.requests, opened=before.at, closed=after.at, num_speculative_tokens=num_speculative_tokens
+        )
+    countable = None if arrived.held_back else own
+    found = flags(raw, own_tokens=countable, num_speculative_tokens=num_speculative_tokens)
     numbers: DecodeNumbers | None = None
     notes: tuple[str, ...] = ()
     if before is not None and after is not None and after.at > before.at and not rates.resets(before, after):
         numbers = _Numbers(raw, before, after, dialect, num_speculative_tokens).decode(own)
-        numbers, notes = _judged(raw, numbers, opened=before.at, closed=after.at, k=num_speculative_tokens)
+        numbers, notes = _judged(raw, numbers, arrived, opened=before.at, closed=after.at)
     return WindowResult(raw=raw, numbers=numbers, flags=tuple(found), flag_details=found, notes=notes)
 
 
 def _judged(
-    raw: RawWindow, numbers: DecodeNumbers, *, opened: MonotonicSeconds, closed: MonotonicSeconds, k: int | None
+    raw: RawWindow, numbers: DecodeNumbers, arrived: Delivery, *, opened: MonotonicSeconds, closed: MonotonicSeconds
 ) -> tuple[DecodeNumbers, tuple[str, ...]]:
     """Return the numbers that may stand, and what a reader must know of the window."""
-    arrived = delivery(raw.requests, opened=opened, closed=closed, num_speculative_tokens=k)
     own = own_acceptance(raw.requests, opened=opened, closed=closed)
     numbers = without_times(numbers, arrived)
     identity = rate_identity(raw, numbers, opened=opened, closed=closed)
@@ -94,6 +97,7 @@ def _judged(
     facts = {**numbers.facts, **{name: value for name, value in found.items() if value is not None}}
     notes = (
         arrived.note,
+        loose(numbers.relative_uncertainty),
         disagreement(own, counted=numbers.acceptance_length, drafts=numbers.drafts),
         identity.note,
         degenerate(raw.requests),

@@ -15,5 +15,6 @@ FLAGS = (
     "throttled",
     "disturbed",
     "jit_compilation",
+    "blurred",
 )
 """Validity flags of a window, in the order that they are told in. Only a window without any enters a mean."""

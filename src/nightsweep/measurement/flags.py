@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nightsweep.measurement.occupancy import late_tokens, mean_waiting, occupancy, queued_share, running_above
-from nightsweep.measurement.rates import delta, resets, window_seconds
+from nightsweep.measurement.rates import delta, relative_uncertainty, resets, window_seconds
 from nightsweep.measurement.values import FLAGS, RawWindow, Reading
 from nightsweep.units import MonotonicSeconds, Seconds, Tokens
 
@@ -31,6 +31,12 @@ QUEUE_SAMPLES = 6
 
 Of windows with three samples, 4 of 1,250 had a request in the queue at each of them, by chance.
 """
+
+LOOSE = 0.03
+"""From this uncertainty of a window's length on, as a share of it, a reader is told."""
+
+BLURRED = 0.1
+"""From this one on the window is no measurement: counters that took so long to read tell no rate."""
 
 SHOWN = 3
 
@@ -66,6 +72,7 @@ def _between(
         found["foreign_load"] = _foreign_tokens(raw, before, after, own_tokens, num_speculative_tokens)
     if not any(found.values()):
         found["underfilled"] = _underfilled(raw, before, after)
+        found["blurred"] = _blurred(before, after)
     return {flag: detail for flag, detail in found.items() if detail is not None}
 
 
@@ -75,17 +82,31 @@ def _preempted(before: Reading, after: Reading) -> str | None:
 
 
 def _failed(raw: RawWindow, before: Reading, after: Reading) -> str | None:
-    errors = [
-        request.error
-        for request in raw.requests
-        if request.error is not None
-        and request.sent <= after.at
-        and (request.ended is None or request.ended >= before.at)
-    ]
-    if not errors:
+    """Tell of failed requests, also of those that failed while the streams came up: other prompts were measured then."""
+    failed = [one for one in raw.requests if one.error is not None and one.sent <= after.at]
+    if not failed:
         return None
-    kinds = list(dict.fromkeys(errors))
-    return f"{len(errors)} of the window's requests failed: {'; '.join(kinds[:SHOWN])}"
+    inside = sum(one.ended is None or one.ended >= before.at for one in failed)
+    which = "of the window's requests" if inside == len(failed) else "requests, some while the streams came up,"
+    kinds = list(dict.fromkeys(one.error for one in failed if one.error))
+    return f"{len(failed)} {which} failed: {'; '.join(kinds[:SHOWN])}"
+
+
+def _blurred(before: Reading, after: Reading) -> str | None:
+    share = relative_uncertainty(before, after)
+    if share < BLURRED:
+        return None
+    return (
+        f"the two readings took so long that the window's {window_seconds(before, after):.1f} s, and so its rate, are known "
+        f"to {share:.0%} only: a longer window, or a quicker way to the engine, is needed"
+    )
+
+
+def loose(share: float | None) -> str:
+    """Return what a reader must know of a window's length that is known to this share only; "" when it is known well."""
+    if share is None or share < LOOSE:
+        return ""
+    return f"the readings' round trips leave {share:.1%} of the window's length, and so of its rate, open"
 
 
 def edge_allowance(

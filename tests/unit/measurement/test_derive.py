@@ -10,7 +10,7 @@ from nightsweep.engine.dialects import sglang_dialect, vllm_dialect
 from nightsweep.errors import DialectMismatch
 from nightsweep.measurement.derive import derive
 from nightsweep.measurement.values import OccupancySample, RawWindow, Reading, WindowResult
-from nightsweep.units import MonotonicSeconds
+from nightsweep.units import MonotonicSeconds, Seconds
 from tests.fakes.probe import a_raw_window
 from tests.unit.measurement.builders import a_request
 
@@ -190,10 +190,31 @@ def test_a_failed_request_in_the_window_is_flagged_and_the_gap_it_left_is_not() 
     assert "HTTP 503: busy" in result.flag_details["request_failed"]
 
 
-def test_a_request_that_failed_before_the_window_opened_does_not_flag_it() -> None:
+def test_a_request_that_failed_while_the_streams_came_up_flags_the_window_for_other_prompts_were_measured() -> None:
     raw = a_raw_window()
-    earlier = a_request(sent=90.0, ended=91.0, error="HTTP 503: busy")
-    assert derived(replace(raw, requests=(earlier, *raw.requests))).flags == ()
+    earlier = a_request(sent=90.0, ended=91.0, error="HTTP 400: too long")
+    result = derived(replace(raw, requests=(earlier, *raw.requests)))
+    assert result.flags == ("request_failed",)
+    assert "1 requests, some while the streams came up, failed: HTTP 400: too long" in str(result.flag_details)
+
+
+@pytest.mark.parametrize(
+    ("uncertainty", "flags", "note"),
+    [(0.1, (), ""), (1.0, (), "5.0% of the window's length"), (3.0, ("blurred",), "15.0%")],
+)
+def test_readings_that_took_long_are_said_and_then_flagged(
+    uncertainty: float, flags: tuple[str, ...], note: str
+) -> None:
+    raw = a_raw_window()
+    assert raw.before is not None
+    assert raw.after is not None
+    slow = Seconds(uncertainty)
+    result = derived(
+        replace(raw, before=replace(raw.before, uncertainty=slow), after=replace(raw.after, uncertainty=slow))
+    )
+    assert result.flags == flags
+    assert note in "".join(result.notes)
+    assert bool(result.notes) == bool(note)
 
 
 def test_cache_hits_in_a_decode_window_are_a_number_and_not_a_flag() -> None:

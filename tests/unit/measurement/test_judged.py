@@ -46,6 +46,22 @@ def test_chunks_that_come_in_heaps_cost_all_client_side_times(per_read: int, lat
     assert lost == ("ttft", "tpot", "e2e", "chunk_gap")
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_tokens_that_are_held_back_on_their_way_are_nobody_elses(inside: bool) -> None:
+    """One stream, whose chunks come in heaps, or not at all within the window."""
+    raw = a_raw_window(seconds=40.0)
+    stamps = (99.0, *[130.0] * 99) if inside else (99.0, 141.0)
+    counts = tuple(range(1, len(stamps) + 1))
+    held = a_request(sent=98.0, ended=141.0, chunk_at=stamps, chunk_tokens=counts)
+    result = derive(replace(raw, requests=(held,)), dialect=VLLM, num_speculative_tokens=2)
+    assert result.flags == ()
+    numbers = result.numbers
+    assert numbers is not None
+    assert (numbers.own_tokens, numbers.foreign_tokens, numbers.ttft) == (None, None, None)
+    assert "cannot be told of streams that are held back" in numbers.unavailable["foreign_tokens"]
+    assert ("came in bursts" if inside else "no chunk came in the whole window, with 1 requests") in result.notes[0]
+
+
 def test_one_slow_reader_among_many_says_nothing_of_the_way() -> None:
     requests = [streamed(chunks=200, per_read=1) for _ in range(7)] + [streamed(chunks=200, per_read=30)]
     assert arrived(*requests) == ("", ())
