@@ -143,9 +143,15 @@ def _only_flagged(cells: Sequence[CellSummary], prefills: Sequence[PrefillSummar
     flagged = [f"{cell_name(cell)} ({', '.join(cell.flags)})" for cell in cells if cell.decode_rate is None]
     if flagged:
         yield f"No clean window, so no number: {text.several(flagged)}."
-    prompts = [f"{cell.config} ({', '.join(cell.flags)})" for cell in prefills if cell.rate is None]
+    prompts = [f"{_prefill_name(cell)} ({', '.join(cell.flags)})" for cell in prefills if cell.rate is None]
     if prompts:
         yield f"No clean prefill measurement: {text.several(prompts)}."
+
+
+def _prefill_name(cell: PrefillSummary) -> str:
+    length = "" if cell.prompt_tokens is None else f" of {cell.prompt_tokens:,} tokens"
+    load = f" under {text.plural(cell.under_load, 'stream')}" if cell.under_load else ""
+    return f"{cell.config}{length}{load}"
 
 
 def _imported(cells: Sequence[CellSummary]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -222,8 +223,8 @@ def single_batch_table(summaries: Sequence[CellSummary], *, title: str) -> Table
                 text.runs(cell.decode_rate),
                 text.value_range(cell.decode_rate, digits=digits.rate),
                 text.number(report.mean if report else None, digits=digits.rate),
-                text.with_range(cell.acceptance_length, digits=2),
-                text.with_range(cell.ttft_p50, digits=0, factor=1000.0),
+                text.with_range(cell.acceptance_length, digits=2, of=cell.decode_rate),
+                text.with_range(cell.ttft_p50, digits=0, factor=1000.0, of=cell.decode_rate),
                 flagged_words(cell.flagged, cell.flags),
             ),
             mark=cell_mark(cell),
@@ -274,10 +275,9 @@ class _CellDigits:
 
 
 def _cell_values(cell: CellSummary, *, digits: _CellDigits, boots: bool, client_side: bool) -> tuple[str, ...]:
+    told = functools.partial(text.with_range, of=cell.decode_rate)
     client = (
-        (text.with_range(cell.ttft_p50, digits=0, factor=1e3), text.with_range(cell.tpot_p50, digits=1, factor=1e3))
-        if client_side
-        else ()
+        (told(cell.ttft_p50, digits=0, factor=1e3), told(cell.tpot_p50, digits=1, factor=1e3)) if client_side else ()
     )
     return (
         str(cell.concurrency),
@@ -288,8 +288,8 @@ def _cell_values(cell: CellSummary, *, digits: _CellDigits, boots: bool, client_
         text.value_range(cell.decode_rate, digits=digits.rate),
         text.cv(cell.decode_rate),
         _mean(cell.per_stream, digits=digits.stream),
-        text.with_range(cell.acceptance_length, digits=2),
-        text.with_range(cell.step_time, digits=digits.step, factor=1000.0),
+        told(cell.acceptance_length, digits=2),
+        told(cell.step_time, digits=digits.step, factor=1000.0),
         *client,
         flagged_words(
             cell.flagged, [f"{flag} ×{times}" if times > 1 else flag for flag, times in cell.flag_counts.items()]

@@ -57,12 +57,19 @@ def value_range(spread: Spread | None, *, digits: int, factor: float = 1.0) -> s
     return f"{spread.minimum * factor:,.{digits}f}–{spread.maximum * factor:,.{digits}f}"
 
 
-def with_range(spread: Spread | None, *, digits: int, factor: float = 1.0) -> str:
-    """Return "mean (least–most)"; for one run the value alone, whose run count stands in the same row."""
+def with_range(spread: Spread | None, *, digits: int, factor: float = 1.0, of: Spread | None = None) -> str:
+    """Return "mean (least–most)"; for one run the value alone.
+
+    Args:
+        of: The number whose run count stands in the same row: another run count is said.
+    """
     if spread is None:
         return ABSENT
     mean = number(spread.mean * factor, digits=digits)
-    return mean if spread.n == 1 else f"{mean} ({value_range(spread, digits=digits, factor=factor)})"
+    runs_told = f"n={spread.n}" if of is not None and of.n != spread.n else ""
+    ranged = value_range(spread, digits=digits, factor=factor) if spread.n > 1 else ""
+    more = "; ".join(filter(None, (runs_told, ranged)))
+    return f"{mean} ({more})" if more else mean
 
 
 def runs(spread: Spread | None) -> str:

@@ -39,7 +39,7 @@ from nightsweep.sweep.leftovers import stop_leftovers
 from nightsweep.sweep.measure import Measuring, api_key, measure_repeat, warm_up
 from nightsweep.sweep.night import Night
 from nightsweep.sweep.patience import database_waited_for
-from nightsweep.sweep.prefilling import measure_prefill
+from nightsweep.sweep.prefilling import measure_prefill, prefill_name, prefill_outcome
 from nightsweep.sweep.pulling import have_images, pull_check, tell_given_up
 from nightsweep.sweep.reuse import take_over, withdraw_other
 from nightsweep.sweep.signals import one_interrupt, signals_deferred
@@ -308,8 +308,9 @@ def _measure_all(run: _Run, running: Running, task: BootTask) -> None:
     for prefill in task.prefills:
         run.check(prefill_seconds(prefill), what="prefill")
         _, attempts = stored.prefills.get(prefill_key(prefill), (False, 0))
-        with _drops_told(run, running, f"prefill of {prefill.tokens} tokens #{prefill.index + 1}"):
-            measure_prefill(work, running, prefill, attempts=attempts)
+        with _drops_told(run, running, prefill_name(prefill)):
+            result = measure_prefill(work, running, prefill, attempts=attempts)
+        run.say("prefill", f"{running.config.name} {prefill_name(prefill)}: {prefill_outcome(result)}")
     if task.single_batches:
         first = task.single_batches[0]
         measure_alone = functools.partial(_single_batches, run, running, task.single_batches, stored)

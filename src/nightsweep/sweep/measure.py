@@ -252,25 +252,36 @@ def kept(
         conditions=conditions,
         at=tools.clock.now(),
     )
+    cell = repeat.cell
+    told = Told(work, running, f"{running.config.name} c={cell.concurrency} T={cell.temperature} repeat {repeat.index}")
     for note in result.notes:
-        cell = repeat.cell
-        tools.store.event(
-            "window_note",
-            f"{running.config.name} c={cell.concurrency} T={cell.temperature} repeat {repeat.index}: {note}",
-            level="warning",
-            sweep_id=work.lease.sweep_id,
-            boot_id=running.boot_id,
-        )
+        told.keep("window_note", note)
     if result.flags:
-        why = "; ".join(f"{flag}: {result.flag_details.get(flag, '')}" for flag in result.flags)
-        cell = repeat.cell
-        tools.store.event(
-            "window_flagged",
-            f"{running.config.name} c={cell.concurrency} T={cell.temperature} repeat {repeat.index}: {why}",
+        told.keep("window_flagged", why_flagged(result.flags, result.flag_details))
+
+
+@dataclass(frozen=True)
+class Told:
+    """Keeps what is to be said of one measurement, named by `what`."""
+
+    work: Measuring
+    running: Running
+    what: str
+
+    def keep(self, kind: str, message: str) -> None:
+        """Keep it as a warning."""
+        self.work.tools.store.event(
+            kind,
+            f"{self.what}: {message}",
             level="warning",
-            sweep_id=work.lease.sweep_id,
-            boot_id=running.boot_id,
+            sweep_id=self.work.lease.sweep_id,
+            boot_id=self.running.boot_id,
         )
+
+
+def why_flagged(flags: Sequence[str], details: Mapping[str, str]) -> str:
+    """Return every flag with its reason."""
+    return "; ".join(f"{flag}: {details.get(flag, '')}" for flag in flags)
 
 
 def _through(work: Measuring, running: Running) -> Target:

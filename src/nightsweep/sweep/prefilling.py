@@ -10,7 +10,7 @@ from nightsweep.plan.model import PrefillRepeat
 from nightsweep.ports import WindowRequest
 from nightsweep.sweep.boot import Running, lives_on
 from nightsweep.sweep.conditions import conditions_of
-from nightsweep.sweep.measure import Measuring, first_cell, request_of, until_clean
+from nightsweep.sweep.measure import Measuring, Told, first_cell, request_of, until_clean
 from nightsweep.units import Seconds
 
 LOADED_WINDOW = Seconds(4.0)
@@ -38,9 +38,24 @@ def measure_prefill(work: Measuring, running: Running, repeat: PrefillRepeat, *,
             conditions=conditions_of(work.plan, running, box_fingerprint=work.box_fingerprint, software=tools.software),
             at=tools.clock.now(),
         )
+        if result.flags:
+            named = f"{running.config.name} {prefill_name(repeat)}"
+            Told(work, running, named).keep("prefill_flagged", f"{', '.join(result.flags)}: {result.detail or ''}")
         return result
 
     return until_clean(work, running, attempts=attempts, once=once)
+
+
+def prefill_name(repeat: PrefillRepeat) -> str:
+    """Return what is measured, for people."""
+    load = f" under {repeat.under_load} streams" if repeat.under_load else ""
+    return f"prefill of {repeat.tokens:,} tokens{load} #{repeat.index + 1}"
+
+
+def prefill_outcome(result: PrefillResult) -> str:
+    """Return what came of it, for people."""
+    rate = "no number" if result.rate is None else f"{result.rate:,.0f} prompt tokens/s"
+    return f"{rate} [{', '.join(result.flags)}: {result.detail}]" if result.flags else rate
 
 
 def _salt(work: Measuring, running: Running, repeat: PrefillRepeat, *, attempt: int) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from nightsweep.analysis.caveats import caveats
-from nightsweep.analysis.summary import summarise
+from nightsweep.analysis.summary import summarise, summarise_prefills
 from nightsweep.analysis.values import WindowRow
+from nightsweep.units import Tokens
 
-from .builders import a_boot, a_config, a_failed_boot, a_plan, a_sweep, a_window
+from .builders import a_boot, a_config, a_failed_boot, a_plan, a_prefill, a_sweep, a_window
 
 
 def of(*windows: WindowRow, **facts: Any) -> str:
@@ -94,3 +95,12 @@ def test_the_proxy_is_said_because_ttft_includes_it() -> None:
 
 def test_a_lost_boot_is_said() -> None:
     assert "1 boot was lost" in of(*runs(20.0, 20.1), boots=[a_boot(), a_boot(boot_id=2, state="lost")])
+
+
+def test_prefills_without_a_number_are_named_with_their_length_and_load() -> None:
+    lost: dict[str, Any] = {"rate": None, "ttft": None, "flags": ("request_failed",), "prompt_tokens": None}
+    rows = [a_prefill(prefill_id=n, tokens=Tokens(40000), under_load=2 * n, **lost) for n in (0, 1)]
+    found = of(*runs(20.0, 20.1), prefills=summarise_prefills(rows))
+    assert "mtp of 40,000 tokens (request_failed), mtp of 40,000 tokens under 2 streams (request_failed)" in (
+        found.replace(";", ",")
+    )

@@ -46,6 +46,14 @@ def test_several_runs_show_their_range_in_the_unit_asked_for() -> None:
     assert text.with_range(spread, digits=1, factor=1000.0) == "122.0 (121.0–123.0)"
 
 
+def test_another_run_count_than_the_rows_is_said() -> None:
+    row, fewer = spread_of([1.0, 2.0, 3.0], boots=[1, 1, 1]), spread_of([0.024], boots=[1])
+    assert text.with_range(fewer, digits=0, factor=1000.0, of=row) == "24 (n=1)"
+    two = spread_of([0.024, 0.026], boots=[1, 1])
+    assert text.with_range(two, digits=0, factor=1000.0, of=row) == "25 (n=2; 24–26)"
+    assert text.with_range(row, digits=0, of=row) == "2 (1–3)"
+
+
 def test_absent_is_a_dash_and_not_zero() -> None:
     shown = [text.number(None, digits=1), text.count(None), text.percent(None), text.size(None), text.moment(None)]
     assert set(shown) == {"–"}

@@ -9,6 +9,7 @@ from decimal import Decimal
 
 import pytest
 
+from nightsweep.errors import RequestFailed
 from nightsweep.measurement.values import RawWindow
 from nightsweep.plan.fingerprint import with_prompts_hash
 from nightsweep.plan.model import PrefillSpec, SecretRef, SingleBatchSpec, SweepPlan
@@ -50,6 +51,18 @@ def test_no_two_prefills_have_the_same_prompt() -> None:
     world.play(planned(a_plan(), prefill=spec))
     salts = [facts["salt"] for name, facts in world.probe.calls if name == "prefill"]
     assert len(salts) == len(set(salts)) == 9
+
+
+def test_a_prefill_that_cannot_be_measured_is_told_with_its_length_load_and_reason() -> None:
+    world = World()
+    world.probe.prefills = [RequestFailed(url="http://engine", reason="HTTP 400: longer than the model's 32768")] * 6
+    spec = PrefillSpec(tokens=Tokens(40000), repeats=1, under_load=2)
+    world.play(planned(a_plan(), prefill=spec))
+    told = [event.message for event in world.store.events if event.kind == "prefill_flagged"]
+    assert len(told) == 6
+    assert "prefill of 40,000 tokens #1: request_failed: " in told[0]
+    assert "prefill of 40,000 tokens under 2 streams #1: request_failed: " in told[-1]
+    assert all("longer than the model's 32768" in message for message in told)
 
 
 def test_single_batch_runs_are_cells_of_their_own_kind_and_count_as_no_window() -> None:
