@@ -69,7 +69,7 @@ test-real: $(VENV)/.ready-dev ## A sweep on real vLLM in Docker: make test-real 
 	@if [ -z "$(MODELS)" ]; then echo "test-real: say where the models are: make test-real MODELS=DIR (see tests/live/README.md)" >&2; exit 2; fi
 	@for model in tiny-coder tiny-draft; do \
 	  if [ ! -f "$(MODELS)/$$model/config.json" ]; then echo "test-real: no $$model in $(MODELS)" >&2; exit 2; fi; done
-	@echo "== tests on a real engine (about 11 minutes on a quiet machine)"
+	@echo "== tests on a real engine (about 12 minutes on a quiet machine)"
 	@NIGHTSWEEP_TEST_REAL=1 NIGHTSWEEP_TEST_MODELS="$(realpath $(MODELS))" $(PYTEST) -s -m live tests/live
 
 chaos: $(VENV)/.ready-dev ## kill -9 at 200 random moments, and a look at what is left (docs/nights.md; as root also with Docker)
