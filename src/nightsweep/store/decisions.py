@@ -39,7 +39,7 @@ from nightsweep.store.schema import (
     sweep_configs,
     sweeps,
 )
-from nightsweep.store.session import MachineTime, Outage, Patient
+from nightsweep.store.session import Patient
 from nightsweep.units import Seconds
 
 T = TypeVar("T")
@@ -58,8 +58,7 @@ class Decisions:
     def __init__(
         self, engine: sa.Engine, *, patience: Seconds = Seconds(0.0), revive: Callable[[], None] | None = None
     ) -> None:
-        clock = MachineTime()
-        self._do = Patient(engine, clock=clock, outage=Outage(clock, patience=patience), revive=revive)
+        self._do = Patient.alone(engine, patience=patience, revive=revive)
 
     def add(self, decision: Decision) -> int:
         """Keep a decision; return its id.

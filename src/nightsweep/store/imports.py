@@ -35,7 +35,7 @@ from nightsweep.store.schema import (
     sweeps,
     windows,
 )
-from nightsweep.store.session import MachineTime, Outage, Patient, id_of
+from nightsweep.store.session import Patient, id_of
 from nightsweep.store.unimported import remove
 from nightsweep.units import Seconds
 
@@ -78,8 +78,7 @@ class Imports:
     def __init__(
         self, engine: sa.Engine, *, patience: Seconds = Seconds(0.0), revive: Callable[[], None] | None = None
     ) -> None:
-        clock = MachineTime()
-        self._do = Patient(engine, clock=clock, outage=Outage(clock, patience=patience), revive=revive)
+        self._do = Patient.alone(engine, patience=patience, revive=revive)
 
     def keep(self, files: Sequence[ImportedFile], *, name: str, at: datetime) -> list[Kept]:
         """Keep the files' rows in a sweep of this name, one for each box; rows that are stored already are left alone."""

@@ -138,6 +138,12 @@ class Patient:
         self._engine, self._clock, self._outage = engine, clock, outage
         self._revive, self._shelter = revive, shelter
 
+    @classmethod
+    def alone(cls, engine: sa.Engine, *, patience: Seconds, revive: Callable[[], None] | None) -> Patient:
+        """Return one that shares its outage with nobody."""
+        clock = MachineTime()
+        return cls(engine, clock=clock, outage=Outage(clock, patience=patience), revive=revive)
+
     def run(self, work: Callable[[sa.Connection], T]) -> T:
         """Return what `work` returns, in a transaction of its own."""
         return self.persist(lambda: self.once(work))
