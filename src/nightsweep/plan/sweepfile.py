@@ -64,7 +64,8 @@ def load(text: str, *, source: str = "sweep file") -> SweepPlan:
     reading = _Reading(mistakes=list(tree.mistakes))
     plan = _plan(tree.value, reading) if tree.root is not None else None
     if reading.mistakes or plan is None:
-        raise InvalidPlan(problems=_told(reading.mistakes, tree=tree, source=source))
+        own = [one for one in reading.mistakes[len(tree.mistakes) :] if one.path not in tree.lost]
+        raise InvalidPlan(problems=_told([*tree.mistakes, *own], tree=tree, source=source))
     warnings = tuple(f"{source}:{tree.line(path)}: {_place(path)}{said}" for path, said in reading.warnings)
     return SweepPlan(**{**plan, "warnings": warnings})
 

@@ -36,10 +36,12 @@ class Tree:
     Attributes:
         value: Mappings, lists and scalars; None when the text could not be read.
         mistakes: Syntax errors and repeated keys, with their lines.
+        lost: Places whose value could not be read and is None in `value`: nothing more is to be said of them.
     """
 
     value: Any
     mistakes: tuple[Mistake, ...]
+    lost: frozenset[Path] = frozenset()
     root: Any = field(default=None, repr=False)
 
     def line(self, path: Path) -> int:
@@ -70,7 +72,7 @@ def read(text: str) -> Tree:
         return Tree(value=None, mistakes=(Mistake((), "an empty file", "a sweep file", remedy, line=1),))
     builder = _Builder()
     value = builder.build(root, ())
-    return Tree(value=value, mistakes=tuple(builder.mistakes), root=root)
+    return Tree(value=value, mistakes=tuple(builder.mistakes), lost=frozenset(builder.lost), root=root)
 
 
 def _syntax_mistake(error: yaml.MarkedYAMLError, text: str) -> Mistake:
@@ -120,6 +122,7 @@ class _Builder:
 
     def __init__(self) -> None:
         self.mistakes: list[Mistake] = []
+        self.lost: set[Path] = set()
         self._open: set[int] = set()
         self._nodes = 0
 
@@ -132,6 +135,7 @@ class _Builder:
         if id(node) in self._open or self._nodes > _MAX_NODES:
             what = "an alias inside itself" if id(node) in self._open else "aliases that grow without bound"
             self._refuse(Mistake(path, what, "plain YAML", line=node.start_mark.line + 1))
+            self.lost.add(path)
             return None
         self._open.add(id(node))
         try:
@@ -145,6 +149,7 @@ class _Builder:
         value = scalar(node.value, plain=not node.style)
         if isinstance(value, float) and not math.isfinite(value):
             self._refuse(Mistake(path, node.value, "numbers that are finite", line=_line(node)))
+            self.lost.add(path)
             return None
         return value
 

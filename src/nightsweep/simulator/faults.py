@@ -1,6 +1,7 @@
 """Faults on request: what can go wrong with an engine, by name, at boot or while it serves.
 
-A fault is written NAME or NAME:ARG[,ARG]. Seconds are real ones, so that a test waits the same at any `--sim-speed`.
+A fault is written NAME or NAME:ARG[,ARG], its arguments in their order or by name (`stall:2`, `stall:SECONDS=0.5`). Seconds are
+real ones, so that a test waits the same at any `--sim-speed`.
 `AFTER` counts from the first generation request, or from the injection when it comes over `POST /sim/fault`.
 """
 
@@ -97,19 +98,28 @@ def parse_fault(text: str) -> Fault:
     kind = KINDS.get(name)
     if kind is None:
         raise UnknownFault(f"unknown fault {name!r}: known are {', '.join(KINDS)}")
-    given = [part for part in rest.split(",") if part.strip()] if rest else []
+    given = [part.strip() for part in rest.split(",") if part.strip()]
     if len(given) > len(kind.arguments):
-        raise UnknownFault(f"fault {name} is written {kind.usage}, found {text!r}")
-    values = []
-    for position, (argument, default) in enumerate(kind.arguments):
+        raise _miswritten(kind, text)
+    values: dict[str, float | None] = dict(kind.arguments)
+    open_ones = [argument for argument, _ in kind.arguments]
+    for position, part in enumerate(given):
+        word, by_name, number = part.rpartition("=")
+        argument = word if by_name else kind.arguments[position][0]
+        if argument not in open_ones:  # of no such name, or given already
+            raise _miswritten(kind, text)
+        open_ones.remove(argument)
         try:
-            value = float(given[position]) if position < len(given) else default
+            values[argument] = float(number)
         except ValueError:
-            raise UnknownFault(f"fault {name} is written {kind.usage}, found {text!r}") from None
-        if value is None:
-            raise UnknownFault(f"fault {name} is written {kind.usage}, found {text!r}")
-        values.append((argument, value))
-    return Fault(name, tuple(values))
+            raise _miswritten(kind, text) from None
+    if None in values.values():
+        raise _miswritten(kind, text)
+    return Fault(name, tuple((argument, value) for argument, value in values.items() if value is not None))
+
+
+def _miswritten(kind: FaultKind, text: str) -> UnknownFault:
+    return UnknownFault(f"fault {kind.name} is written {kind.usage}, found {text!r}")
 
 
 @dataclass

@@ -97,6 +97,32 @@ def test_a_number_that_is_not_finite_is_refused(number: str) -> None:
     assert problem.startswith(f"sweep.yaml:7: engine.args.gpu-memory-utilization: found {number}; allowed: numbers")
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        "name: depth",
+        "kind: vllm",
+        "model: org/target",
+        "boot_timeout: 20m",
+        "concurrency: [1, 4]",
+        "temperature: [0.7, 1.0]",
+        "window: 40s",
+        "repeats: 3",
+        "name: plain",
+        "timezone: Europe/Amsterdam",
+    ],
+)
+@pytest.mark.parametrize("value", [".nan", "[.nan, .inf]"])
+def test_what_is_no_number_is_told_once_and_not_as_a_missing_value_too(place: str, value: str) -> None:
+    key = place.partition(":")[0]
+    problems = problems_of(a_file((place, f"{key}: {value}")))
+
+    assert [problem for problem in problems if "nothing" in problem] == []
+    assert sum("numbers that are finite" in problem for problem in problems) == value.count(".")
+    if value == ".nan":
+        assert len(problems) == 1, problems
+
+
 def test_aliases_that_grow_without_bound_are_refused_quickly() -> None:
     laughs = "x-0: &a0 [l, l, l, l, l, l, l, l, l, l]\n" + "".join(
         f"x-{each}: &a{each} [{', '.join([f'*a{each - 1}'] * 10)}]\n" for each in range(1, 9)

@@ -265,14 +265,24 @@ def test_faults_are_parsed_with_their_defaults():
     assert faults.value("stall", "AFTER") == 2.0
     assert faults.clear("stall")
     assert not faults.clear("stall")
-    for text in ("nope", "stall:1,2,3", "stall:x", "hang:1"):
+    for text in ("nope", "stall:1,2,3", "stall:x", "hang:1", "stall:DEPTH=1", "stall:AFTER=x", "stall:1,AFTER=2"):
         with pytest.raises(UnknownFault):
             parse_fault(text)
 
 
-def test_every_fault_is_in_the_help():
+def test_an_argument_of_a_fault_may_be_given_by_its_name():
+    assert parse_fault("stall:SECONDS=0.5").values == (("AFTER", 1.0), ("SECONDS", 0.5))
+    assert parse_fault("stall:2,SECONDS=0.5").values == (("AFTER", 2.0), ("SECONDS", 0.5))
+
+
+def test_every_fault_is_in_the_help_and_can_be_asked_for_as_the_help_writes_it():
     text = catalogue()
     assert all(f"  {kind.usage}" in text for kind in KINDS.values())
+    taught = [line.split()[0] for line in text.splitlines() if line.startswith("  ")]
+    assert len(taught) == len(KINDS)
+    for usage in taught:
+        assert parse_fault(usage) == parse_fault(usage.partition(":")[0]), "the help shows the defaults"
+        assert read_settings(["m", "--sim-fault", usage]).faults == (parse_fault(usage),)
 
 
 def test_a_profile_from_a_file_and_an_unusable_one(tmp_path):
