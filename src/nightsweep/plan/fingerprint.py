@@ -132,7 +132,8 @@ def probe_document(probe: ProbeSpec) -> dict[str, Any]:
         "prompt_seed": probe.prompt_seed,
         "api": probe.api,
         "through": probe.through,
-        "sampling": asdict(probe.sampling),
+        # Once 0 was not sent, and written null: such a sweep goes on, and the conditions of its windows tell the two apart.
+        "sampling": {**asdict(probe.sampling), "min_p": probe.sampling.min_p or None},
         "prefill_tokens": probe.prefill.tokens if probe.prefill else None,
         "warmup": probe.warmup,
         **_later_keys(probe),

@@ -113,7 +113,7 @@ class SamplingSpec:
 
     top_p: float = 1.0
     top_k: int = -1
-    min_p: float | None = None  # None is not sent: some engines refuse it under speculation
+    min_p: float = 0.0
     repetition_penalty: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0

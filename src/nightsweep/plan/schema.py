@@ -128,7 +128,7 @@ class SamplingIn(Section):
 
     top_p: Annotated[Any, _limited(0, 1, above_least=True)] = 1.0
     top_k: Annotated[Any, BeforeValidator(quantities.whole(least=-1))] = -1
-    min_p: Annotated[Any, _limited(0, 1)] = None
+    min_p: Annotated[Any, _limited(0, 1)] = 0.0
     repetition_penalty: Annotated[Any, _limited(0, 10, above_least=True)] = 1.0
     presence_penalty: Annotated[Any, _limited(-2, 2)] = 0.0
     frequency_penalty: Annotated[Any, _limited(-2, 2)] = 0.0

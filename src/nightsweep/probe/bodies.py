@@ -43,13 +43,19 @@ def authorization(key: Secret) -> dict[str, str]:
 def sampling_of(sampling: SamplingSpec, *, temperature: float, index: int = 0) -> dict[str, Any]:
     """Return every sampling parameter as the engines name it.
 
-    `min_p` and `min_tokens` are left out when None (vLLM refuses the first under speculation), `ignore_eos` when it is
-    not asked for: a strict proxy refuses what OpenAI's API does not know. A seed is the plan's plus the request's index.
+    What is not sent is taken from the model's `generation_config.json` (temperature, top_p, top_k, min_p and
+    repetition_penalty), so that none of these is ever left out. `min_tokens` and `ignore_eos` stand in no such file, mean the
+    same everywhere when they are absent, and are sent when they are asked for: a strict proxy refuses what OpenAI's API does
+    not know. A seed is the plan's plus the request's index.
+
+    Source:
+        vLLM `SamplingParams._validate_spec_decode`: under speculation a `min_p` above 1e-5 is refused, 0 is not.
     """
     found: dict[str, Any] = {
         "temperature": temperature,
         "top_p": sampling.top_p,
         "top_k": sampling.top_k,
+        "min_p": sampling.min_p,
         "repetition_penalty": sampling.repetition_penalty,
         "presence_penalty": sampling.presence_penalty,
         "frequency_penalty": sampling.frequency_penalty,
@@ -59,8 +65,6 @@ def sampling_of(sampling: SamplingSpec, *, temperature: float, index: int = 0) -
         found["ignore_eos"] = True
     if sampling.min_tokens is not None:
         found["min_tokens"] = sampling.min_tokens
-    if sampling.min_p is not None:
-        found["min_p"] = sampling.min_p
     if sampling.seed is not None:
         found["seed"] = sampling.seed + index
     return found

@@ -25,6 +25,7 @@ def test_every_sampling_parameter_is_sent_explicitly() -> None:
         "temperature": 0.7,
         "top_p": 1.0,
         "top_k": -1,
+        "min_p": 0.0,
         "repetition_penalty": 1.0,
         "presence_penalty": 0.0,
         "frequency_penalty": 0.0,
@@ -32,7 +33,8 @@ def test_every_sampling_parameter_is_sent_explicitly() -> None:
     }
 
 
-def test_min_p_and_seed_are_sent_only_when_set_and_the_seed_moves_on() -> None:
+def test_a_seed_is_sent_only_when_set_and_moves_on() -> None:
+    assert "seed" not in sampling_of(SamplingSpec(), temperature=1.0)
     found = sampling_of(SamplingSpec(min_p=0.1, seed=7), temperature=1.0, index=5)
     assert (found["min_p"], found["seed"]) == (0.1, 12)
 
