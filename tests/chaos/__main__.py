@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.chaos import table
+from tests.chaos import side_by_side, table
 from tests.chaos.containers import docker_possible
 from tests.chaos.evidence import DatabaseAway
 from tests.chaos.game import Entry, Game, Stuck
@@ -25,18 +25,22 @@ def main() -> int:
     """Run; return the exit code."""
     asked = _arguments()
     signal.signal(signal.SIGTERM, _leave)
-    failed = 0
     forms = ("process", "docker") if asked.form == "both" else (asked.form,)
     if asked.form == "both" and not docker_possible():
         print(
             "== chaos: without root or dockerd there is no Docker Engine of its own: all kills go to the process form"
         )
         forms = ("process",)
-    for number, form in enumerate(forms):
-        kills = asked.kills // len(forms) + (number < asked.kills % len(forms))
-        keep = None if asked.keep is None else Path(asked.keep) / form
-        failed |= _run(form, kills=kills, seed=asked.seed, keep=keep)
-    return failed
+    if len(forms) == 1:
+        keep = None if asked.keep is None else Path(asked.keep) / forms[0]
+        return _run(forms[0], kills=asked.kills, seed=asked.seed, keep=keep)
+    shares = {form: asked.kills // 2 + (number < asked.kills % 2) for number, form in enumerate(forms)}
+    return side_by_side.play({form: _command(asked, form, kills) for form, kills in shares.items() if kills})
+
+
+def _command(asked: argparse.Namespace, form: str, kills: int) -> list[str]:
+    command = ["-m", "tests.chaos", "--form", form, "--kills", str(kills), "--seed", str(asked.seed)]
+    return command if asked.keep is None else [*command, "--keep", asked.keep]
 
 
 def _leave(*_: object) -> None:
