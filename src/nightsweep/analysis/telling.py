@@ -21,25 +21,32 @@ def kind_of(night: Night) -> str:
     return STATES.get(night.sweep.state, "night_over")
 
 
-def notice_of(night: Night, *, problems: Sequence[str], summary: str | None, broke_off: bool = False) -> Notice:
+def notice_of(
+    night: Night,
+    *,
+    problems: Sequence[str],
+    summary: str | None,
+    broke_off: bool = False,
+    failed: Sequence[str] = (),
+) -> Notice:
     """Return the message of a night that is over. Call it once production was brought back, or could not be.
 
     Args:
         problems: What went wrong on the way, for people.
         summary: Where the summary lies; None when none was written.
         broke_off: Whether an error ended the sweep, whatever of that could be stored.
+        failed: Configs that failed, by name.
     """
     sweep = night.sweep
     down = [row.container for row in down_of(night.production)]
     kind = "production_not_restored" if down else "failed" if broke_off else kind_of(night)
     loud = f" [{text.SIMULATED}]" if sweep.simulated else ""
-    title = (
-        f"{sweep.name}: {_headline(night, kind)}, {sweep.repeats_clean:,} of {sweep.repeats_planned:,} windows{loud}"
-    )
+    title = f"{sweep.name}: {_headline(night, kind, failed)}, {sweep.repeats_clean:,} of {sweep.repeats_planned:,} windows{loud}"
     if down:
         title = f"PRODUCTION IS NOT SERVING: {', '.join(down)} on {sweep.box} (sweep {title})"
     body = "\n".join(text.printable(line) for line in _lines(night, down, problems=problems, summary=summary))
-    return Notice(kind, LEVELS[kind], text.printable(title), body)
+    level = "warning" if kind == "done" and failed else LEVELS[kind]
+    return Notice(kind, level, text.printable(title), body)
 
 
 def not_restored(container: str, *, box: str, reason: str) -> Notice:
@@ -60,7 +67,9 @@ def trial_notice(box: str) -> Notice:
     return Notice("test", LEVELS["test"], f"nightsweep on {box} can reach you", body)
 
 
-def _headline(night: Night, kind: str) -> str:
+def _headline(night: Night, kind: str, failed: Sequence[str]) -> str:
+    if kind == "done" and failed:
+        return f"done, but {len(failed)} of {text.plural(night.sweep.configs, 'config')} failed"
     if kind == "night_over":
         return "night over, work left" if night.left else "night over"
     return night.sweep.state if kind == "cancelled" else kind.replace("_", " ")

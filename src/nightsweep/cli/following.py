@@ -62,6 +62,7 @@ def run_on_service(
     from nightsweep import wiring
     from nightsweep.analysis.values import Filters
     from nightsweep.service.prefect_api import PrefectApi
+    from nightsweep.sweep.left import configs_failed
 
     plan, _ = wiring.load_plan(text, source=source, base=base)  # a mistake is told here, not in a log of the service
     api = PrefectApi(chosen.prefect_api_url or f"http://127.0.0.1:{chosen.prefect_port}/api")
@@ -87,7 +88,8 @@ def run_on_service(
             queries, Filters(sweep=row.sweep_id, with_flagged="yes"), simulated=plan.simulated, as_json=as_json
         )
     if row.state == "done" and row.repeats_clean:
-        return 0
+        with wiring.open_store(chosen) as store:
+            return EXIT_FAILED if configs_failed(plan, store.stored(row.sweep_id)) else 0
     return EXIT_FAILED if row.state == "failed" or not row.repeats_clean else EXIT_WORK_LEFT
 
 

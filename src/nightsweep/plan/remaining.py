@@ -119,6 +119,24 @@ def gave_up(config: str, boot_round: int, failed_boots: FailedBoots) -> bool:
     return never or len(failed_boots.get((config, boot_round), ())) >= MAX_FAILED_BOOTS
 
 
+def failed_configs(
+    plan: SweepPlan, *, windows: Windows, prefills: Prefills, failed_boots: FailedBoots, single_batches: Windows
+) -> tuple[str, ...]:
+    """Return the names of configs of which something stays unmeasured because their engine does not come up, or stay up.
+
+    In the plan's order. Windows that stayed flagged make no config a failed one.
+    """
+    given_up = {config for config, boot_round in failed_boots if gave_up(config, boot_round, failed_boots)}
+    if given_up and plan.decide is None:
+        open_ones = remaining(plan, windows=windows, prefills=prefills, failed_boots={}, single_batches=single_batches)
+        given_up = {
+            task.config.fingerprint
+            for task in open_ones
+            if gave_up(task.config.fingerprint, task.boot_round, failed_boots)
+        }
+    return tuple(config.name for config in plan.configs if config.fingerprint in given_up)
+
+
 def prefill_key(prefill: PrefillRepeat) -> tuple[str, int, int, int]:
     """Return the key of a prefill among the stored ones."""
     return prefill.config, prefill.tokens, prefill.under_load, prefill.index

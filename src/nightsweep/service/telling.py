@@ -188,14 +188,12 @@ class Teller:
             silent = (BoxBusy, SweepPaused, *((PlanError, KeyboardInterrupt) if by_hand else ()))
             if not isinstance(error, silent):
                 hurried = None if isinstance(error, Exception) else HURRIED
-                self._tell(name, problems=(), error=error, at_most=hurried)
+                self._tell(name, outcome=None, error=error, at_most=hurried)
             raise
         if outcomes:
-            self._tell(str(outcomes[0].sweep_id), problems=outcomes[0].problems, error=None, at_most=None)
+            self._tell(str(outcomes[0].sweep_id), outcome=outcomes[0], error=None, at_most=None)
 
-    def _tell(
-        self, sweep: str, *, problems: Sequence[str], error: BaseException | None, at_most: Seconds | None
-    ) -> None:
+    def _tell(self, sweep: str, *, outcome: Any, error: BaseException | None, at_most: Seconds | None) -> None:
         sweep_id, down = None, list[str]()
         try:
             with self.queries() as queries:
@@ -203,9 +201,14 @@ class Teller:
                 sweep_id = found.sweep_id
                 night = night_in(queries, found, now=self.now(), scheduled=self.scheduled())
             down = [row.container for row in down_of(night.production)]
-            told = _problems(problems, error)
-            failed = isinstance(error, Exception)
-            notice = notice_of(night, problems=told, summary=self.write(night), broke_off=failed)
+            told = _problems(() if outcome is None else outcome.problems, error)
+            notice = notice_of(
+                night,
+                problems=told,
+                summary=self.write(night),
+                broke_off=isinstance(error, Exception),
+                failed=() if outcome is None else outcome.failed,
+            )
         except Exception as unread:  # noqa: BLE001  a summary that cannot be made must hide no failure, and make none
             notice = _bare(sweep, error or unread, box=self.box)
         self.send(notice, sweep_id=sweep_id, at_most=at_most)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
+from nightsweep.analysis.text import plural
+from nightsweep.errors import StoreUnavailable
 from nightsweep.plan.model import CONTROL_ROUND, BootTask, SweepPlan
-from nightsweep.plan.remaining import remaining
+from nightsweep.plan.remaining import failed_configs, gave_up, remaining
 from nightsweep.ports import Store, Stored
 from nightsweep.sweep.deciding import decision_now
+
+FEW = 3
+"""Configs that are named in a line."""
 
 
 def left_now(store: Store, plan: SweepPlan, sweep_id: int) -> tuple[Stored, tuple[BootTask, ...]]:
@@ -36,6 +41,51 @@ def clean_count(plan: SweepPlan, stored: Stored) -> int:
     """Return how many of the planned repeats have a clean window; the plan's repeats may have been lowered since."""
     asked = plan.probe.repeats if plan.decide is None else plan.decide.most
     return sum(clean for key, (clean, _) in stored.windows.items() if key[3] < asked or key[3] >= CONTROL_ROUND)
+
+
+def configs_failed(plan: SweepPlan, stored: Stored) -> tuple[str, ...]:
+    """Return the names of configs that failed: see `plan.remaining.failed_configs`."""
+    with _garbage_left_alone():
+        return failed_configs(
+            plan,
+            windows=stored.windows,
+            prefills=stored.prefills,
+            failed_boots=stored.failed_boots,
+            single_batches=stored.single_batches,
+        )
+
+
+def failed_said(store: Store, plan: SweepPlan, sweep_id: int) -> str | None:
+    """Return which configs failed, for people; None when none did, or the database, which would tell, is away."""
+    try:
+        stored = store.stored(sweep_id)
+    except StoreUnavailable:
+        return None
+    failed = configs_failed(plan, stored)
+    if not failed:
+        return None
+    boots = sum(map(len, stored.failed_boots.values()))
+    named = ", ".join(failed[:FEW]) + (f" and {len(failed) - FEW} more" if len(failed) > FEW else "")
+    many = f"{len(failed)} of {plural(len(plan.configs), 'config')}"
+    return f"{many} FAILED ({plural(boots, 'failed boot')}, see `nightsweep boots`): {named}"
+
+
+def worth_booting(
+    store: Store, sweep_id: int, waiting: Sequence[BootTask], *, say: Callable[[str, str], None]
+) -> list[BootTask]:
+    """Return the boots of a pass without those of configs that a failure, which no retry mends, was found in since."""
+    failed = store.stored(sweep_id).failed_boots
+    kept, dropped = list[BootTask](), dict[str, int]()
+    for task in waiting:
+        if gave_up(task.config.fingerprint, task.boot_round, failed):
+            dropped[task.config.name] = dropped.get(task.config.name, 0) + 1
+        else:
+            kept.append(task)
+    for name, count in dropped.items():
+        said = f"{name} fails for good, no boot mends that: {plural(count, 'further boot')} left out"
+        store.event("config_given_up", said, level="warning", sweep_id=sweep_id)
+        say("given_up", said)
+    return kept
 
 
 @contextlib.contextmanager

@@ -34,7 +34,7 @@ from nightsweep.sweep.expecting import write_estimates, write_expected
 from nightsweep.sweep.guard import Guard
 from nightsweep.sweep.launch import check_secrets
 from nightsweep.sweep.lease import Held, held
-from nightsweep.sweep.left import clean_count, left_now
+from nightsweep.sweep.left import clean_count, configs_failed, failed_said, left_now, worth_booting
 from nightsweep.sweep.leftovers import stop_leftovers
 from nightsweep.sweep.measure import Measuring, api_key, measure_repeat, warm_up
 from nightsweep.sweep.night import Night
@@ -225,7 +225,8 @@ def _night(run: _Run) -> tuple[str, str]:
             run.tools.store.event("sweep_stopping", stop.note, sweep_id=run.sweep_id)
     run.deciding.close(run.say)
     run.say("stop", f"{ending[0]}: no engine runs any more")
-    return ending[0], "; ".join(filter(None, (run.deciding.said, ending[1], _told_if_late(run))))
+    said = (run.deciding.said, ending[1], failed_said(run.tools.store, run.plan, run.sweep_id), _told_if_late(run))
+    return ending[0], "; ".join(filter(None, said))
 
 
 @contextlib.contextmanager
@@ -254,7 +255,8 @@ def _until_nothing_is_left(run: _Run, left: tuple[BootTask, ...]) -> None:
         waiting, run.disturbed = list(left), False
         while waiting:
             run.check()
-            _one_boot(run, waiting.pop(run.night.next_boot(waiting)))
+            if not _one_boot(run, waiting.pop(run.night.next_boot(waiting))):
+                waiting = worth_booting(run.tools.store, run.sweep_id, waiting, say=run.say)
         after, left = left_now(run.tools.store, run.plan, run.sweep_id)
         run.deciding.look(run.say)
         if after == before and not run.disturbed:  # a pass that stored nothing would go on for ever
@@ -262,7 +264,8 @@ def _until_nothing_is_left(run: _Run, left: tuple[BootTask, ...]) -> None:
             return
 
 
-def _one_boot(run: _Run, task: BootTask) -> None:
+def _one_boot(run: _Run, task: BootTask) -> bool:
+    """Carry out one boot; return whether nothing of it failed."""
     name = boot_name(task, of=run.plan.probe.boots)
     run.guard.keep_down()
     try:
@@ -273,6 +276,7 @@ def _one_boot(run: _Run, task: BootTask) -> None:
             run.say("ready", f"{name} is ready", cold_start=run.tools.clock.monotonic() - running.started)
             _measure_all(run, running, task)
             run.say("stopping", f"stopping {name}")
+        return True
     except ImageNotInTime as error:
         run.disturbed = True  # its configs come again: when they do not fit any more, that is what ends the night
         run.problems.append(f"{name}: {error}")
@@ -286,6 +290,7 @@ def _one_boot(run: _Run, task: BootTask) -> None:
             raise
         run.disturbed = True  # production was in the way, and is no more: what is left of this boot comes again
         run.problems.append(f"{name}: {error}")
+    return False
 
 
 def _up(run: _Run, task: BootTask, stack: contextlib.ExitStack) -> Running:
@@ -386,4 +391,5 @@ def _outcome(run: _Run, state: str, note: str) -> Outcome:
         windows_planned=run.deciding.planned,
         windows_left=sum(len(task.repeats) for task in left),
         problems=tuple(f"{said} ({n} times)" if n > 1 else said for said, n in Counter(run.problems).items()),
+        failed=configs_failed(run.plan, stored),
     )

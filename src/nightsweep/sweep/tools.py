@@ -110,6 +110,7 @@ class Outcome:
         windows_done: Clean windows stored, of all runs of this sweep together.
         windows_left: Repeats still to be measured.
         problems: What went wrong on the way, for people.
+        failed: Configs of which something stays unmeasured because their engine does not come up, by name.
     """
 
     sweep_id: int
@@ -119,6 +120,7 @@ class Outcome:
     windows_planned: int
     windows_left: int
     problems: tuple[str, ...] = field(default_factory=tuple)
+    failed: tuple[str, ...] = ()
 
 
 class StopWanted(Exception):

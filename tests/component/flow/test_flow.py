@@ -48,7 +48,10 @@ def test_a_sweep_is_seen_in_prefect_by_readable_names_and_our_tables_hold_the_tr
     run = service.start(text, name="seen")
     ended = service.ended(run)
     assert (ended.state_type, ended.state_name) == ("COMPLETED", "Done"), ended.message
-    assert ended.message == "4/6 windows; everything that could be measured is measured"
+    assert ended.message == (
+        "4/6 windows; everything that could be measured is measured; "
+        "1 of 3 configs FAILED (1 failed boot, see `nightsweep boots`): bad"
+    )
     assert ended.name == "seen"
 
     wanted = {f"boot {config} #1": "COMPLETED" for config in ("plain", "mtp")} | {"boot bad #1": "FAILED"}

@@ -106,7 +106,9 @@ def test_a_night_tells_of_itself_once_it_is_over_and_writes_its_summary(
     bad = {"name": "bad", "args": {"sim-fault": "bad_flag"}}
     text = a_file(bad, PLAIN, concurrency=[1])
     with bench.command("run", str(bench.file(text))) as quiet:
-        assert quiet.end(seconds=60) == 0, quiet.said
+        assert quiet.end(seconds=60) == 1, quiet.said
+    assert "done, 1 of 2 windows" in quiet.said
+    assert "1 of 2 configs FAILED" in quiet.said
     (page,) = (bench.home / "summaries").glob("*-night-1.html")
     assert "1 of 2 planned repeats have a clean window" in page.with_suffix(".md").read_text()
     assert "bad_flag" in page.read_text()

@@ -18,6 +18,9 @@ pytestmark = pytest.mark.slow
 def test_a_service_takes_a_sweep_and_two_sigterms_to_its_whole_group_leave_nothing_behind(house: House) -> None:
     file = house.home / "night.yaml"
     file.write_text(a_file(PLAIN, concurrency=[1]))
+    failing = house.home / "failing.yaml"
+    bad = {"name": "bad", "args": {"sim-fault": "bad_flag"}}
+    failing.write_text(a_file(PLAIN, bad, name="failing", concurrency=[1]))
     long = house.home / "long.yaml"
     long.write_text(a_file(PLAIN, name="long", concurrency=[1], window="1s", repeats=30))
     with house.command("serve") as service:
@@ -25,6 +28,9 @@ def test_a_service_takes_a_sweep_and_two_sigterms_to_its_whole_group_leave_nothi
         with house.command("run", "--on-service", str(file)) as run:
             assert run.end(seconds=60) == 0, run.said
             assert "Done, 1/1 windows" in run.said
+        with house.command("run", "--on-service", str(failing)) as run:
+            assert run.end(seconds=60) == 1, run.said
+            assert "1 of 2 configs FAILED" in run.said
         with house.command("run", "--on-service", str(long)) as run:
             run.wait_for("[3/30]", seconds=60)
             began = time.monotonic()

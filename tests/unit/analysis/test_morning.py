@@ -139,6 +139,15 @@ def test_a_message_holds_what_was_done_what_is_ahead_problems_and_what_to_do_nex
     ]
 
 
+def test_a_message_of_a_sweep_that_is_done_says_which_configs_failed_and_is_no_success() -> None:
+    night = a_night()
+    done = replace(night, sweep=replace(night.sweep, state="done", configs=4), left=0)
+    notice = notice_of(done, problems=(), summary=None, failed=("a", "b", "c"))
+    assert (notice.kind, notice.level) == ("done", "warning")
+    assert notice.title.startswith("dflash2-depth: done, but 3 of 4 configs failed, 23 of 48 windows")
+    assert notice_of(done, problems=(), summary=None).level == "success"
+
+
 @pytest.mark.parametrize(
     ("state", "clean", "kind"),
     [

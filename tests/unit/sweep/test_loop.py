@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from nightsweep.cli.running import exit_code
 from nightsweep.errors import BoxBusy, LaunchRefused, LeaseLost, RequestFailed, SecretMissing
 from nightsweep.plan.model import Production, SecretRef
 from nightsweep.ports import Launch, Lease
@@ -83,6 +84,55 @@ def test_a_config_that_will_not_boot_is_a_result_and_the_next_one_is_measured() 
     assert any("bad" in problem for problem in outcome.problems)
 
 
+def _refusing(text: str) -> World:
+    """Return a world in which engines that draft 9 tokens end by themselves, with such a last line."""
+
+    def script(launch: Launch) -> Script:
+        wrong = '"num_speculative_tokens":9' in " ".join(launch.command).replace(" ", "")
+        return Script(lines=((0.0, text),), exits_at=0.5, exit_code=2) if wrong else Script()
+
+    world = World(script=script)
+    world.probe.healthy_when = lambda: any("9" not in world.host.launches[-1].command[-1] for _ in world.host.running)
+    return world
+
+
+def test_what_an_engine_refuses_for_good_is_not_booted_again_in_the_same_night() -> None:
+    world = _refusing("vllm: error: unrecognized arguments: --no-such-flag")
+    outcome = world.play(a_plan(a_config("bad", k=9), a_config("good", k=None), repeats=3, boots=3))
+    assert world.starts() == 1 + 3, "one boot shows it; those of the other config are made"
+    assert [event.kind for event in world.store.events].count("config_given_up") == 1
+    assert (outcome.state, outcome.windows_done, outcome.windows_left) == ("done", 6, 0)
+
+
+def test_what_another_boot_may_mend_is_tried_twice_in_each_round() -> None:
+    world = _refusing("something that no rule knows")
+    world.play(a_plan(a_config("bad", k=9), a_config("good", k=None), repeats=3, boots=3))
+    assert world.starts() == 2 * 3 + 3
+
+
+def test_a_sweep_is_done_with_a_config_that_failed_and_says_which_and_ends_with_another_exit_code() -> None:
+    world = _refusing("vllm: error: unrecognized arguments: --no-such-flag")
+    outcome = world.play(a_plan(a_config("bad", k=9), a_config("good", k=None)))
+    assert outcome.failed == ("bad",)
+    assert outcome.note.endswith("; 1 of 2 configs FAILED (1 failed boot, see `nightsweep boots`): bad")
+    assert world.store.sweeps[1].note == outcome.note
+    assert (outcome.state, exit_code(outcome)) == ("done", 1)
+    again = world.play(a_plan(a_config("bad", k=9), a_config("good", k=None)))
+    assert (again.failed, exit_code(again)) == (("bad",), 1), "going on with it changes nothing"
+
+
+def test_an_engine_that_dies_and_is_measured_in_another_boot_is_no_failed_config() -> None:
+    world = World()
+
+    def killed(target: object, request: object) -> object:
+        world.host.kill(world.host.running[0], exit_code=137)
+        return replace(a_raw_window(concurrency=1), before=None, after=None, ended_early="engine_exited", detail="gone")
+
+    world.probe.windows = [killed]  # type: ignore[list-item]
+    outcome = world.play(a_plan())
+    assert (outcome.failed, exit_code(outcome)) == ((), 0)
+
+
 def test_a_launch_that_is_refused_is_a_result_too() -> None:
     world = World(script=Script(refused=LaunchRefused(reason="no such file")))
     outcome = world.play(a_plan())
@@ -94,7 +144,9 @@ def test_an_engine_that_never_gets_ready_is_stopped_at_its_timeout() -> None:
     world = World()
     world.probe.healthy_when = lambda: False
     outcome = world.play(a_plan())
-    assert outcome.note == "nothing could be measured"
+    assert outcome.note == (
+        "nothing could be measured; 1 of 1 config FAILED (2 failed boots, see `nightsweep boots`): mtp"
+    )
     (problem,) = outcome.problems
     assert problem.endswith("(2 times)"), "both boots failed alike"
     boots = list(world.store.boots.values())
