@@ -13,6 +13,7 @@ from nightsweep.analysis.values import (
     BootRow,
     CellSummary,
     Event,
+    PrefillRow,
     PrefillSummary,
     Spread,
     SweepRow,
@@ -173,6 +174,31 @@ def prefill_document(prefill: PrefillSummary) -> Document:
         "ttft_seconds": spread_document(prefill.ttft),
         "flagged": prefill.flagged,
         "flags": list(prefill.flags),
+        "conditions": prefill.conditions,
+        "box": prefill.box,
+        "simulated": prefill.simulated,
+    }
+
+
+def prefill_row_document(prefill: PrefillRow) -> Document:
+    """Return one prefill measurement, as stored; times in seconds."""
+    return {
+        "prefill_id": prefill.prefill_id,
+        "sweep_id": prefill.sweep_id,
+        "boot_id": prefill.boot_id,
+        "config": prefill.config,
+        "config_fingerprint": prefill.config_fingerprint,
+        "tokens": prefill.tokens,
+        "streams_beside": prefill.under_load,
+        "repeat": prefill.repeat,
+        "attempt": prefill.attempt,
+        "started": _iso(prefill.started),
+        "flags": list(prefill.flags),
+        "detail": prefill.detail,
+        "prompt_tokens": prefill.prompt_tokens,
+        "cached_tokens": prefill.cached_tokens,
+        "prefill_rate_tokens_per_second": prefill.rate,
+        "ttft_seconds": prefill.ttft,
         "conditions": prefill.conditions,
         "box": prefill.box,
         "simulated": prefill.simulated,

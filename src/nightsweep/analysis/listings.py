@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from nightsweep.analysis import text
 from nightsweep.analysis.tables import NOT_APPLIED, Column, Group, Row, Table, grouped
-from nightsweep.analysis.values import BootRow, SweepRow, WindowRow
+from nightsweep.analysis.values import BootRow, PrefillRow, SweepRow, WindowRow
+from nightsweep.plan.words import DECODE
 
 NOW_AT_MOST = 34
 """Characters of what a sweep does in the table of sweeps; `status SWEEP` says it whole."""
@@ -51,13 +52,15 @@ def kv_tokens(boot: BootRow) -> str:
 
 
 def flagged_table(rows: Sequence[WindowRow], *, title: str) -> Table:
-    """Return flagged windows with the reason of each flag, in the order given."""
+    """Return flagged windows with the reason of each flag, in the order given; what is no decode window says its kind."""
+    kinds = any(row.kind != DECODE for row in rows)
 
     def row_of(row: WindowRow) -> Row:
         reasons = (f"{flag}: {row.flag_details[flag]}" if flag in row.flag_details else flag for flag in row.flags)
         repeat = f"{row.repeat + 1}, attempt {row.attempt}"
         values = (
             str(row.window_id),
+            *((row.kind,) if kinds else ()),
             str(row.concurrency),
             text.temperature(row.temperature),
             repeat,
@@ -68,11 +71,50 @@ def flagged_table(rows: Sequence[WindowRow], *, title: str) -> Table:
 
     columns = (
         Column("window"),
+        *((Column("kind", right=False),) if kinds else ()),
         Column("streams"),
         Column("T"),
         Column("repeat", right=False),
         Column("started", "UTC", right=False),
         Column("flags and reasons", right=False),
+    )
+    return Table(
+        title=title,
+        label="config",
+        columns=columns,
+        groups=grouped(rows, heading=lambda row: text.printable(row.config), row_of=row_of),
+        simulated=any(row.simulated for row in rows),
+    )
+
+
+def prefill_rows_table(rows: Sequence[PrefillRow], *, title: str) -> Table:
+    """Return prefills one by one, in the order given, flagged ones with the reason. Units: tokens / second, milliseconds."""
+
+    def row_of(row: PrefillRow) -> Row:
+        reason = f": {row.detail}" if row.detail else ""
+        values = (
+            str(row.prefill_id),
+            str(row.boot_id),
+            text.count(row.tokens),
+            str(row.under_load) if row.under_load else "idle",
+            f"{row.repeat + 1}, attempt {row.attempt}",
+            text.moment(row.started),
+            text.number(row.rate, digits=0),
+            text.number(None if row.ttft is None else row.ttft * 1e3, digits=1),
+            text.printable(f"{', '.join(row.flags)}{reason}" if row.flags else ""),
+        )
+        return Row(values, mark="flagged" if row.flags else "")
+
+    columns = (
+        Column("prefill"),
+        Column("boot"),
+        Column("prompt", "tokens"),
+        Column("streams beside it"),
+        Column("repeat", right=False),
+        Column("started", "UTC", right=False),
+        Column("prefill rate", "tokens/s"),
+        Column("TTFT", "ms"),
+        Column("flags and reason", right=False),
     )
     return Table(
         title=title,

@@ -104,6 +104,7 @@ class PrefillRow:
         under_load: Streams that decoded meanwhile; 0 is an idle engine.
         slowdown: Decode rate of those streams before, divided by that during the prefill.
         reused_from: As of a window.
+        detail: Why it is flagged, for people.
     """
 
     prefill_id: int
@@ -126,6 +127,7 @@ class PrefillRow:
     under_load: int = 0
     slowdown: float | None = None
     reused_from: int | None = None
+    detail: str | None = None
 
 
 @dataclass(frozen=True)

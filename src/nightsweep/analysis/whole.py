@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from nightsweep.analysis.values import BootRow, WindowRow
+from nightsweep.analysis.values import BootRow, PrefillRow, WindowRow
 from nightsweep.errors import SweepError
 from nightsweep.plan.words import SINGLE_BATCH
 from nightsweep.units import Tokens
@@ -64,7 +64,7 @@ class WholeWindow:
 
 @dataclass(frozen=True)
 class WholeBoot:
-    """A boot with its config and its windows.
+    """A boot with its config, its windows and its prefills.
 
     Attributes:
         stored: Every column of it, as stored.
@@ -74,6 +74,7 @@ class WholeBoot:
     stored: Mapping[str, Any]
     config_document: Mapping[str, Any]
     windows: tuple[WindowRow, ...]
+    prefills: tuple[PrefillRow, ...] = ()
 
 
 @dataclass(frozen=True)

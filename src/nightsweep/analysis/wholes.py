@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nightsweep.analysis import text
-from nightsweep.analysis.documents import Document, boot_document, window_document
+from nightsweep.analysis.documents import Document, boot_document, prefill_row_document, window_document
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.analysis.values import WindowRow
 from nightsweep.analysis.whole import ConfigRow, WholeBoot, WholeWindow, derived_again
@@ -128,13 +128,14 @@ def stored_shown(window: WholeWindow) -> Document:
 
 
 def whole_boot_document(boot: WholeBoot) -> Document:
-    """Return a boot with its facts and their lines, what was applied, its config and its windows."""
+    """Return a boot with its facts and their lines, what was applied, its config, its windows and its prefills."""
     kept = ("first_token_s", "draft_weights_gib", "cache_state", "identity", "applied", "host_facts", "engine_id")
     return {
         **boot_document(boot.row),
         **{name: boot.stored.get(name) for name in kept},
         "config_document": dict(boot.config_document),
         "measured": [window_document(row) for row in boot.windows],
+        "prefills": [prefill_row_document(row) for row in boot.prefills],
     }
 
 

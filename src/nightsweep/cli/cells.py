@@ -11,7 +11,7 @@ import click
 
 from nightsweep.analysis import documents, grouping, listings, records, tables, whole_runs
 from nightsweep.analysis.summary import summarise_prefills
-from nightsweep.analysis.values import CellSummary, Filters
+from nightsweep.analysis.values import CellSummary, Filters, PrefillRow
 from nightsweep.cli import filters, render, shaping
 from nightsweep.cli.reading import Queries, access
 from nightsweep.plan.words import SINGLE_BATCH, WHOLE_RUN
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 @click.command("cells")
 @filters.filter_options(cells=True)
-@click.option("--flagged", is_flag=True, help="List the flagged windows too, with the reason of each flag.")
+@click.option(
+    "--flagged",
+    is_flag=True,
+    help="List prefills, and what is flagged with the reason: windows, single-batch runs, prefills.",
+)
 @click.option("--pooled", is_flag=True, help="Show rates by pooled acceptance beside the plain means, with their test.")
 @click.option(
     "--group-by",
@@ -123,6 +127,7 @@ def _show_cells(
     if shaping.shown(listing, shape, form=form):
         return
     left_out = _left_out(queries, wanted) if flagged else ()
+    prefills = queries.prefills(replace(wanted, with_flagged="yes")) if flagged else []
     if form == "json":
         document: documents.Document = {
             "cells": listing.documents,
@@ -132,13 +137,14 @@ def _show_cells(
         }
         if flagged:
             document["flagged_windows"] = [documents.window_document(row) for row in left_out]
+            document["flagged_prefills"] = [documents.prefill_row_document(row) for row in prefills if row.flags]
         if beside is not None:
             from nightsweep.analysis.pooled_shown import pooled_cell_document
 
             document["pooled"] = [pooled_cell_document(row, pooled) for row, _, pooled in beside]
         render.print_json(document)
     else:
-        _print(cells, alone, runs, left_out, title=title, described=filters.described(ctx))
+        _print(cells, alone, runs, left_out, prefills, title=title, described=filters.described(ctx))
         if beside:
             from nightsweep.analysis.pooled_shown import pooled_cells_table
 
@@ -151,11 +157,12 @@ def _print(
     alone: Sequence[CellSummary],
     runs: Sequence[CellSummary],
     left_out: Sequence[Any],
+    prefills: Sequence[PrefillRow],
     *,
     title: str,
     described: str,
 ) -> None:
-    if not cells and not alone and not runs:
+    if not cells and not alone and not runs and not prefills:
         render.write([render.Line(f"no cells match {described}".rstrip())])
         return
     if cells:
@@ -169,6 +176,13 @@ def _print(
     if left_out:
         render.write([render.Line("")])
         render.show(listings.flagged_table(left_out, title="Flagged windows"))
+    if prefills:
+        render.write([render.Line("")] if cells or alone or runs else [])
+        render.show(tables.prefills_table(summarise_prefills(prefills), title=f"Prefill {described}".rstrip()))
+    flagged = [row for row in prefills if row.flags]
+    if flagged:
+        render.write([render.Line("")])
+        render.show(listings.prefill_rows_table(flagged, title="Flagged prefills"))
 
 
 def _left_out(queries: Queries, wanted: Filters) -> list[Any]:

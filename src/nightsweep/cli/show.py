@@ -105,6 +105,8 @@ def _boot(boot: WholeBoot, *, as_json: bool) -> None:
     _command(boot.row)
     if boot.windows:
         _tables(wholes.windows_table(boot.windows, title="Windows"))
+    if boot.prefills:
+        _tables(listings.prefill_rows_table(boot.prefills, title="Prefills"))
 
 
 def _cell(queries: Queries, number: int, *, as_json: bool) -> None:

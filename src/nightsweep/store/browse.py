@@ -19,6 +19,7 @@ from nightsweep.store.schema import (
     cell_summaries,
     cells,
     configs,
+    prefills,
     sweep_configs,
     sweeps,
     windows,
@@ -118,17 +119,19 @@ def whole_window(connection: sa.Connection, window_id: int, *, seen: Seen) -> Wh
 
 
 def whole_boot(connection: sa.Connection, boot_id: int) -> WholeBoot | None:
-    """Return a boot with its config and its windows of both kinds; None when there is none."""
+    """Return a boot with its config, its windows of every kind and its prefills, flagged ones too; None when there is none."""
     wanted = sa.select(boots, configs.c.doc).join(configs, configs.c.id == boots.c.config_id)
     stored = connection.execute(wanted.where(boots.c.id == boot_id)).one_or_none()
     if stored is None:
         return None
     measured = [row for kind in CELL_KINDS for row in _windows(connection, windows.c.boot_id == boot_id, kind=kind)]
+    asked = statements.prefills_matching(Filters(with_flagged="yes")).where(prefills.c.boot_id == boot_id)
     return WholeBoot(
         row=_boot(connection, boot_id),
         stored={name: value for name, value in stored._mapping.items() if name != "doc"},
         config_document=stored.doc,
         windows=tuple(sorted(measured, key=lambda row: row.window_id)),
+        prefills=tuple(sorted(map(rows.prefill_row, connection.execute(asked)), key=lambda row: row.prefill_id)),
     )
 
 

@@ -75,6 +75,7 @@ def prefill_row(row: Any) -> PrefillRow:
         under_load=row.under_load,
         reused_from=row.reused_from,
         slowdown=_number(row.facts.get("decode_slowdown")),
+        detail=row.detail,
     )
 
 

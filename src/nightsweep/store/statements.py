@@ -126,7 +126,7 @@ def prefills_matching(filters: Filters) -> sa.Select[Any]:
     source = _with_names(start, sweep=places.c.sweep_id, config=prefills.c.config_id)
     source = source.join(conditions, conditions.c.id == prefills.c.conditions_id)
     asked = ("tokens", "under_load", "attempt")
-    found = ("started_at", "flags", "prompt_tokens", "ttft_s", "rate", "cached_tokens", "facts")
+    found = ("started_at", "flags", "prompt_tokens", "ttft_s", "rate", "cached_tokens", "detail", "facts")
     wanted = sa.select(
         prefills.c.id.label("prefill_id"),
         places.c.sweep_id,
@@ -138,7 +138,7 @@ def prefills_matching(filters: Filters) -> sa.Select[Any]:
         *_PLACE,
     ).select_from(source)
     if filters.with_flagged != "yes":
-        wanted = wanted.where(prefills.c.clean)
+        wanted = wanted.where(prefills.c.clean if filters.with_flagged == "no" else sa.not_(prefills.c.clean))
     wanted = wanted.where(*of_time(filters, prefills.c.started_at))
     return wanted.where(*of_place(filters), *of_config(filters)).order_by(
         places.c.sweep_id,

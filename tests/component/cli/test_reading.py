@@ -8,7 +8,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,14 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from nightsweep.analysis.values import Filters
 from nightsweep.cli.boots import command as boots
 from nightsweep.cli.cells import command as cells
 from nightsweep.cli.reading import Access
 from nightsweep.cli.report import command as report
+from nightsweep.cli.show import command as show
 from nightsweep.cli.status import command as status
+from nightsweep.plan.model import Cell, Repeat
 from nightsweep.plan.sweepfile import load
 from nightsweep.service.doctor_checks import DoctorSources
 from nightsweep.store.postgres import PostgresStore
@@ -156,6 +161,61 @@ def test_runs_of_other_conditions_are_not_pooled(night: Night, queries: Queries)
     assert [cell for cell in cells_found(queries) if cell[1] == 8] == [FLAGGED, ("dflash k=5", 8, 99.0, 0)]
     shown = call(cells, "--concurrency", "8", queries=queries).output
     assert "conditions" in shown
+
+
+def test_flagged_prefills_and_single_batch_runs_are_seen_with_their_reasons(night: Night, queries: Queries) -> None:
+    store, plan = night.store, night.plan
+    boot = night.boot("key-4", at=EVENING + timedelta(hours=5))
+    lost = replace(a_prefill(None, flags=("cache_hit",)), detail="1,984 of 2,000 tokens came from the cache", ttft=None)
+    night.keep_prefill(lost, index=1)
+    alone = Cell(plan.configs[0].fingerprint, 1, Decimal("0.7"), kind="single_batch")
+    flagged = replace(a_window(40.0, flags=("preempted",)), flag_details={"preempted": "preempted once"})
+    store.add_window(
+        night.lease,
+        boot,
+        Repeat(cell=alone, index=0, boot_round=0),
+        flagged,
+        attempt=1,
+        conditions=some_conditions(),
+        at=EVENING,
+    )
+    shown = call(cells, "--flagged", queries=queries).output
+    assert "Flagged prefills" in shown
+    assert "cache_hit: 1,984 of 2,000 tokens came from the cache" in shown
+    assert "preempted: preempted once" in shown
+    assert "single_batch" in shown, "it is no decode window"
+    document = json.loads(call(cells, "--flagged", "--json", queries=queries).stdout)
+    assert [one["detail"] for one in document["flagged_prefills"]] == [lost.detail]
+    assert "Flagged prefills" not in call(cells, queries=queries).output
+
+    whole = call(show, "boot", str(boot), queries=queries).output
+    assert "cache_hit: 1,984 of 2,000 tokens came from the cache" in whole
+    assert "single_batch" in whole
+    (prefill,) = json.loads(call(show, "boot", str(boot), "--json", queries=queries).stdout)["prefills"]
+    assert (prefill["tokens"], prefill["flags"], prefill["prefill_rate_tokens_per_second"]) == (
+        2000,
+        ["cache_hit"],
+        None,
+    )
+
+
+def test_a_sweep_with_nothing_but_lost_prefills_shows_them(night: Night, queries: Queries) -> None:
+    night.boot("key-4", config=2, at=EVENING + timedelta(hours=5))
+    where = ("--flagged", "--where", "method=mtp")
+    assert call(cells, *where, queries=queries).output.startswith("no cells match")
+    lost = replace(a_prefill(None, flags=("engine_exited",)), detail="HTTP 500", ttft=None)
+    repeat = replace(night.prefill_repeat(), config=night.plan.configs[2].fingerprint)
+    night.store.add_prefill(
+        night.lease, night.boot_id, repeat, lost, attempt=1, conditions=some_conditions(), at=EVENING
+    )
+    assert "engine_exited: HTTP 500" in call(cells, *where, queries=queries).output
+
+
+def test_only_flagged_prefills_are_listed_where_only_they_are_asked_for(night: Night, queries: Queries) -> None:
+    night.boot("key-4", at=EVENING + timedelta(hours=5))
+    night.keep_prefill(a_prefill(None, flags=("cache_hit",)), index=1)
+    asked = (Filters(with_flagged=word) for word in ("no", "yes", "only"))
+    assert [len(queries.prefills(one)) for one in asked] == [1, 2, 1]
 
 
 def test_boots_tell_what_came_up_and_why_one_did_not(night: Night, queries: Queries) -> None:
