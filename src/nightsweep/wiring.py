@@ -289,8 +289,9 @@ def load_plan(text: str, *, source: str, base: Path | None = None) -> tuple[Swee
     """
     from nightsweep.plan.expand import with_prompts_hash
     from nightsweep.plan.sweepfile import load
+    from nightsweep.plan.yamltree import read
     from nightsweep.probe.client import require_ca
-    from nightsweep.probe.prompts import load_prompts
+    from nightsweep.probe.prompts import load_prompts, too_few
 
     plan = load(text, source=source)
     if plan.probe.ca is not None and base is not None:
@@ -302,6 +303,10 @@ def load_plan(text: str, *, source: str, base: Path | None = None) -> tuple[Swee
         name = str(base / name)
     with _told_at(("probe", "prompts"), text, source=source):
         prompts = load_prompts(name)
+    few = too_few(prompts.prompts, streams=max(plan.probe.concurrency))
+    if few is not None:
+        place = f"{source}:{read(text).line(('probe', 'prompts'))}: probe.prompts"
+        plan = replace(plan, warnings=(*plan.warnings, f"{place}: {few}"))
     return with_prompts_hash(plan, prompts.sha256), prompts.prompts
 
 

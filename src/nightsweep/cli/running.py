@@ -109,6 +109,8 @@ def run_here(
 
     log_events()
     plan, prompts = wiring.load_plan(file_text, source=source, base=base)
+    for warning in plan.warnings:
+        click.echo(f"warning: {warning}", err=True)
     with (
         teller(chosen).night(plan.name, by_hand=True) as ended,
         view,

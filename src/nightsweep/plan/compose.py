@@ -9,8 +9,9 @@ from dataclasses import fields
 from typing import Any
 
 from nightsweep.plan.commandline import Served, read_command
+from nightsweep.plan.feasible import LENGTHS, SEATS, whole
 from nightsweep.plan.mistakes import looks_like_token, looks_secret
-from nightsweep.plan.model import ContainerSpec, EnvValue, SecretRef
+from nightsweep.plan.model import ContainerSpec, EnvValue, SamplingSpec, SecretRef
 
 # Variables that images set for themselves; a container's variables and its image's come in one list.
 _IMAGE_ENV = re.compile(
@@ -26,6 +27,7 @@ _ANONYMOUS_VOLUME = re.compile(r"[0-9a-f]{64}:")
 _PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./@+-]*")
 _NOT_PLAIN = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
 _STREAMS = (1, 2, 4, 8, 16)
+_PROMPTS = (12000, 1000, 250, 50)
 
 
 def sweep_file_text(
@@ -164,22 +166,22 @@ def _config_lines(served: Served) -> list[str]:
 
 
 def _probe_lines(served: Served) -> list[str]:
-    limit = served.args.get("max-num-seqs", served.args.get("max-running-requests"))
-    most = limit if isinstance(limit, int) and limit > 0 else _STREAMS[-1]
-    return [
+    limit = whole(served.args.get(SEATS[served.kind]))
+    length = whole(served.args.get(LENGTHS[served.kind]))
+    most = limit or _STREAMS[-1]
+    prompt = next((tokens for tokens in _PROMPTS if length is None or tokens < length), 1)
+    lines = [
         "probe:",
         "  prompts: code  # code | prose | tools | random-ids, or a JSONL file",
         f"  concurrency: {[streams for streams in _STREAMS if streams <= most]}",
         "  temperature: [0.7, 1.0]",
         "  window: 40s",
         "  repeats: 3",
-        "  prefill: {tokens: 12000, repeats: 3}" if _long_enough(served) else "  prefill: {tokens: 1000, repeats: 3}",
+        f"  prefill: {{tokens: {prompt}, repeats: 3}}",
     ]
-
-
-def _long_enough(served: Served) -> bool:
-    length = served.args.get("max-model-len", served.args.get("context-length"))
-    return not isinstance(length, int) or length > 12001
+    if length is not None and length < 4 * SamplingSpec.max_tokens:  # room for the prompts, too
+        lines.append(f"  sampling: {{max_tokens: {max(length // 4, 1)}}}  # the context holds {length:,} tokens")
+    return lines
 
 
 def _block(key: str, values: Mapping[str, Any]) -> list[str]:

@@ -11,6 +11,7 @@ from nightsweep.plan.control_in import control_of
 from nightsweep.plan.decide_in import REPEATS, decide_of, split_repeats
 from nightsweep.plan.expand import Expansion, base_of, expand
 from nightsweep.plan.expect_in import box_of, expect_of
+from nightsweep.plan.feasible import feasible
 from nightsweep.plan.fingerprint import plan_fingerprint
 from nightsweep.plan.mistakes import Mistake, Path, Refused, dotted, shown
 from nightsweep.plan.model import (
@@ -46,7 +47,6 @@ _ENGINE_STAND_INS = {"kind": "vllm", "model": "model", "image": "image"}
 _WORDS_THAT_YAML_ONCE_READ = frozenset({"yes", "no", "on", "off"})
 MOST_WINDOWS = 200_000
 """Measurements of one sweep at most: at 40 s each they take three months."""
-_MOST_STREAMS = ("max-num-seqs", "max-running-requests")
 
 
 def load(text: str, *, source: str = "sweep file") -> SweepPlan:
@@ -123,10 +123,10 @@ def _plan(raw: Any, reading: _Reading) -> dict[str, Any] | None:
     probe = replace(probe, draws_by_repeat=decide is not None)
     _refuse_endless(configs, probe, reading, repeats=probe.repeats if decide is None else decide.most)
     _check_api(configs, probe, reading)
+    _check_feasible(configs, probe, reading)
     if reading.mistakes:
         return None
     probe = _with_engine_key(probe, configs)
-    _warn_streams(configs, probe, reading)
     return {**parts, "configs": configs, "probe": probe, "fingerprint": plan_fingerprint(configs, probe)}
 
 
@@ -304,13 +304,10 @@ def _with_engine_key(probe: ProbeSpec, configs: tuple[EngineConfig, ...]) -> Pro
     return probe
 
 
-def _warn_streams(configs: tuple[EngineConfig, ...], probe: ProbeSpec, reading: _Reading) -> None:
-    most = max(probe.concurrency)
-    for key in _MOST_STREAMS:
-        limits = [c.engine.args[key] for c in configs if isinstance(c.engine.args.get(key), int)]
-        if limits and min(limits) < most:
-            text = f"{most} streams are more than {key} {min(limits)} lets run: those windows will be flagged"
-            reading.warnings.append((("probe", "concurrency"), text))
+def _check_feasible(configs: tuple[EngineConfig, ...], probe: ProbeSpec, reading: _Reading) -> None:
+    found = feasible(configs, probe)
+    reading.mistakes += found.mistakes
+    reading.warnings += found.warnings
 
 
 def _check_api(configs: tuple[EngineConfig, ...], probe: ProbeSpec, reading: _Reading) -> None:

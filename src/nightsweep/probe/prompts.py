@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -73,6 +73,23 @@ def load_prompts(name_or_path: str) -> PromptSet:
             )
         ) from error
     return _named(path.name, parse_prompts(text, source=name_or_path))
+
+
+def too_few(prompts: Sequence[Prompt], *, streams: int) -> str | None:
+    """Return what so few different prompts do to the numbers, for people; None when there is one for every stream.
+
+    It is no mistake: who serves one prompt wants to know how fast that one is.
+    """
+    different = len(set(_canonical(tuple(prompts))))
+    if different >= streams and different > 1:
+        return None
+    many = (
+        f"{different} different prompt{'' if different == 1 else 's'} for {streams} stream{'' if streams == 1 else 's'}"
+    )
+    return (
+        f"{many}: prompts repeat, so that TTFT is of prefix-cache hits, and acceptance and rates are of these texts alone; "
+        f"give at least one for each stream (the bundled sets hold {RANDOM_PROMPTS})"
+    )
 
 
 def random_ids() -> tuple[Prompt, ...]:

@@ -111,11 +111,16 @@ def test_the_document_for_programs_holds_what_the_table_shows() -> None:
 
 def test_warnings_of_the_file_and_of_the_engine_are_shown() -> None:
     text = "\n".join(
-        lines_of(a_file(("{max-model-len: 8192}", "{max-num-seqs: 2}"), ("method: dflash", "metod: x, method: dflash")))
+        lines_of(
+            a_file(
+                ("- name: plain", "- name: plain\n    args: {max-num-seqs: 2}"),
+                ("method: dflash", "metod: x, method: dflash"),
+            )
+        )
     )
 
     assert "Warnings" in text
-    assert "sweep.yaml:17: probe.concurrency: 4 streams are more than max-num-seqs 2 lets run" in text
+    assert "sweep.yaml:18: probe.concurrency: 4 streams are more than max-num-seqs 2 lets run" in text
     assert "metod" in text.partition("Warnings")[2]
     assert "method" in text.partition("Warnings")[2]
 

@@ -313,3 +313,12 @@ def test_streams_that_the_engine_would_not_run_at_once_are_not_asked_for() -> No
     assert plan.probe.prefill is not None
     assert plan.probe.prefill.tokens == 1000, "12,000 tokens do not fit into the context"
     assert plan.warnings == ()
+
+
+@pytest.mark.parametrize("length", ["128", "512", "1024", "2048", "4096", "8k", "32K", "auto"])
+@pytest.mark.parametrize("seats", ["1", "8"])
+def test_a_file_written_from_a_container_asks_for_nothing_that_its_arguments_rule_out(length: str, seats: str) -> None:
+    plan = of(f"org/m --max-model-len {length} --max-num-seqs {seats}")
+
+    assert plan.warnings == ()
+    assert max(plan.probe.concurrency) <= int(seats)

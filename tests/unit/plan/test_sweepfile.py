@@ -125,7 +125,8 @@ def test_every_key_of_the_probe_reaches_the_plan() -> None:
 
 
 def test_prefill_takes_several_lengths_and_a_load() -> None:
-    probe = a_plan(("  repeats: 3\n", "  repeats: 3\n  prefill: {tokens: [2000, 12000, 60000], under_load: 4}\n")).probe
+    lengths = ("  repeats: 3\n", "  repeats: 3\n  prefill: {tokens: [2000, 12000, 60000], under_load: 4}\n")
+    probe = a_plan(("max-model-len: 8192", "max-model-len: 65536"), lengths).probe
 
     assert probe.prefill == PrefillSpec(tokens=2000, repeats=3, others=(12000, 60000), under_load=4)
     assert (probe.prefill.lengths, probe.prefill.per_boot) == ((2000, 12000, 60000), 18)
@@ -188,12 +189,6 @@ def test_an_api_key_of_the_engine_is_moved_off_the_command_line_and_used_by_the_
     assert engine.args == {}
     assert engine.env["VLLM_API_KEY"] == SecretRef("ENGINE_KEY")
     assert plan.probe.api_key == SecretRef("ENGINE_KEY")
-
-
-def test_more_streams_than_the_engine_lets_run_are_warned_of() -> None:
-    (warning,) = a_plan(("{max-model-len: 8192}", "{max-num-seqs: 2}")).warnings
-
-    assert warning.startswith("sweep.yaml:17: probe.concurrency: 4 streams are more than max-num-seqs 2 lets run")
 
 
 def test_anchors_merge_keys_and_free_keys_save_typing() -> None:

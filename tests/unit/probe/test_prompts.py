@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nightsweep.errors import InvalidPlan
-from nightsweep.probe.prompts import BUNDLED, load_prompts, parse_prompts
+from nightsweep.probe.prompts import BUNDLED, load_prompts, parse_prompts, too_few
 
 LONGEST_SHARED = 40
 
@@ -86,3 +86,12 @@ def test_an_empty_file_and_a_missing_file_say_what_is_allowed(tmp_path: Path) ->
         parse_prompts("\n", source="mine.jsonl")
     with pytest.raises(InvalidPlan, match="code, prose, tools, random-ids"):
         load_prompts(str(tmp_path / "nowhere.jsonl"))
+
+
+def test_fewer_different_prompts_than_streams_are_told_with_what_they_do() -> None:
+    assert too_few(["a", "b"], streams=2) is None
+    said = too_few(["a", "a", "b"], streams=3)
+    assert said is not None
+    assert said.startswith("2 different prompts for 3 streams: prompts repeat, so that TTFT is of prefix-cache hits")
+    assert str(too_few(["a"], streams=1)).startswith("1 different prompt for 1 stream: ")
+    assert too_few(load_prompts("code").prompts, streams=64) is None

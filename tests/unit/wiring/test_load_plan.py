@@ -35,3 +35,11 @@ def test_a_wrong_line_of_a_prompt_file_is_told_with_both_places(tmp_path: Path) 
     (tmp_path / "mine.jsonl").write_text('{"prompt": "fine"}\n{"promt": "x"}\n')
     with pytest.raises(InvalidPlan, match=r"f\.yaml:7: probe\.prompts: .*mine\.jsonl:2: found promt"):
         wiring.load_plan(FILE, source="f.yaml", base=tmp_path)
+
+
+def test_a_file_of_one_prompt_for_many_streams_is_a_warning_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_text('{"prompt": "hello"}\n')
+    plan, prompts = wiring.load_plan(FILE, source="f.yaml", base=tmp_path)
+    assert len(prompts) == 1
+    (warning,) = plan.warnings
+    assert warning.startswith("f.yaml:7: probe.prompts: 1 different prompt for 1 stream")
