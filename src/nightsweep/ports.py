@@ -350,7 +350,11 @@ class Target:
 
 @dataclass(frozen=True)
 class WindowRequest:
-    """One decode window to be measured."""
+    """One decode window to be measured.
+
+    Attributes:
+        coming_up: Told, in a thread of the probe's, how many streams have had their first token each time that one more has.
+    """
 
     concurrency: int
     temperature: float
@@ -360,6 +364,7 @@ class WindowRequest:
     first_prompt: int  # where in the seeded order this window starts
     order_seed: int
     ramp_timeout: Seconds = Seconds(300.0)
+    coming_up: Callable[[int], None] = field(default=lambda up: None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -138,6 +138,15 @@ def test_a_window_on_an_undisturbed_engine_is_clean_and_true(bench: Bench) -> No
     assert numbers.own_tokens == pytest.approx(numbers.generation_tokens, abs=16)
 
 
+def test_every_stream_that_comes_up_is_told_once(bench: Bench) -> None:
+    told: list[int] = []
+    bench.probe.window(bench.target, a_window(concurrency=3, coming_up=told.append), alive=always)
+    assert told == [1, 2, 3], "also when each has sent several requests"
+    warmed: list[int] = []
+    bench.probe.warm_up(bench.target, a_window(window=SOON, coming_up=warmed.append), alive=always)
+    assert warmed == [1, 2]
+
+
 def test_an_engine_that_is_gone_ends_the_window_at_once(bench: Bench) -> None:
     began = time.monotonic()
     raw = bench.probe.window(bench.target, a_window(window=Seconds(30.0)), alive=lambda: False)

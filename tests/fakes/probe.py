@@ -112,6 +112,11 @@ def a_prefill_result(*, tokens: int = 12000, rate: float = 2000.0, flags: tuple[
     )
 
 
+def _come_up(request: WindowRequest) -> None:
+    for up in range(1, request.concurrency + 1):
+        request.coming_up(up)
+
+
 def a_single_batch(
     *,
     tokens: int = 256,
@@ -248,6 +253,7 @@ class FakeProbe:
     def warm_up(self, target: Target, request: WindowRequest, *, alive: Callable[[], bool]) -> None:
         self.calls.append(("warm_up", {"target": target, "request": request}))
         if alive():
+            _come_up(request)
             self.clock.sleep(Seconds(1.0))
 
     def window(self, target: Target, request: WindowRequest, *, alive: Callable[[], bool]) -> RawWindow:
@@ -306,6 +312,7 @@ class FakeProbe:
 
     def _from_truth(self, request: WindowRequest, *, alive: Callable[[], bool]) -> RawWindow:
         opened, started = self.clock.monotonic(), self.clock.now()
+        _come_up(request)
         for _ in range(4):
             if not alive():
                 return RawWindow(

@@ -164,6 +164,9 @@ class Load:
         """Note the first token of a stream; one that came only without continuous usage shows that the server has none."""
         if not counted:
             self._usage.refused(self._target)
+        if stream not in self._waiting_for:
+            return
         self._waiting_for.discard(stream)
+        self._request.coming_up(self._request.concurrency - len(self._waiting_for))
         if not self._waiting_for:
             self.started.set()

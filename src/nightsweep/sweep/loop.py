@@ -80,6 +80,7 @@ class _Run:
             plan=self.plan,
             box_fingerprint=self.box.fingerprint,
             check=self.check,
+            say=self.say,
             glance=self.glance,
             glance_for_drop=self.glance_for_drop,
         )

@@ -17,6 +17,7 @@ from nightsweep.measurement.values import PrefillResult, RawWindow, WindowResult
 from nightsweep.plan.model import Cell, ProbeSpec, Repeat, SweepPlan
 from nightsweep.ports import Lease, Secret, Target, WindowRequest
 from nightsweep.sweep.boot import Running, lives_on
+from nightsweep.sweep.coming_up import ComingUp
 from nightsweep.sweep.conditions import conditions_of
 from nightsweep.sweep.surroundings import watched, with_box
 from nightsweep.sweep.tools import Tools
@@ -38,6 +39,7 @@ class Measuring:
     plan: SweepPlan
     box_fingerprint: str
     check: Callable[[], None]  # raises when the sweep shall not go on
+    say: Callable[[str, str], None] = lambda phase, message: None  # tells listeners what goes on
     glance: Callable[[], None] = lambda: None  # as `check`, for places that are passed several times a second
     glance_for_drop: Callable[[], None] = lambda: None  # raises when what is measured shall be dropped at once
 
@@ -77,7 +79,10 @@ def warm_up(work: Measuring, running: Running) -> None:
         for temperature in warmed_temperatures(spec.temperature):
             cell = Cell(config=running.config.fingerprint, concurrency=max(spec.concurrency), temperature=temperature)
             request = replace(request_of(work, cell, first_prompt=0), window=spec.warmup)
-            work.tools.probe.warm_up(_through(work, running), request, alive=alive)
+            what = f"{running.config.name} warm-up, T={temperature}"
+            work.say("warmup", f"{what}: {cell.concurrency} streams, up to {spec.warmup:g} s")
+            streams = coming_up(work, what, cell.concurrency)
+            work.tools.probe.warm_up(_through(work, running), streams.noted_in(request), alive=streams.beside(alive))
     except ProbeError as error:
         if lives_on(work.tools, running):
             work.tools.store.event(
@@ -91,6 +96,11 @@ def warm_up(work: Measuring, running: Running) -> None:
         raise died(running, stage="warmup", reason=running.hide(str(error))) from error
     if not running.alive():
         raise died(running, stage="warmup", reason=running.log.last_line())
+
+
+def coming_up(work: Measuring, what: str, streams: int) -> ComingUp:
+    """Return what says, of so many streams, how many are up."""
+    return ComingUp(what, streams, say=work.say, clock=work.tools.clock)
 
 
 def warmed_temperatures(temperatures: Sequence[Decimal]) -> tuple[Decimal, ...]:
@@ -148,10 +158,13 @@ def measure_repeat(work: Measuring, running: Running, repeat: Repeat, *, attempt
 
 def _measured(work: Measuring, running: Running, repeat: Repeat) -> WindowResult:
     request = request_of(work, repeat.cell, first_prompt=_first_prompt(work.probe, repeat))
+    cell = repeat.cell
+    streams = coming_up(work, f"{running.config.name} c={cell.concurrency} T={cell.temperature}", cell.concurrency)
     started = work.tools.clock.now()
     with watched(work.tools, running.handle, window=request.window) as watch:
         try:
-            raw = work.tools.probe.window(_through(work, running), request, alive=work.alive(running))
+            alive = streams.beside(work.alive(running))
+            raw = work.tools.probe.window(_through(work, running), streams.noted_in(request), alive=alive)
         except ProbeError as error:
             raw = _failed_window(request, error, started=started)
             if not lives_on(work.tools, running):

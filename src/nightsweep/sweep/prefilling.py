@@ -10,7 +10,7 @@ from nightsweep.plan.model import PrefillRepeat
 from nightsweep.ports import WindowRequest
 from nightsweep.sweep.boot import Running, lives_on
 from nightsweep.sweep.conditions import conditions_of
-from nightsweep.sweep.measure import Measuring, Told, first_cell, request_of, until_clean
+from nightsweep.sweep.measure import Measuring, Told, coming_up, first_cell, request_of, until_clean
 from nightsweep.units import Seconds
 
 LOADED_WINDOW = Seconds(4.0)
@@ -67,14 +67,18 @@ def _salt(work: Measuring, running: Running, repeat: PrefillRepeat, *, attempt: 
 def _prefill(work: Measuring, running: Running, repeat: PrefillRepeat, *, salt: str) -> PrefillResult:
     started = work.tools.clock.now()
     target = replace(running.target, request_timeout=work.probe.request_timeout)
+    alive, load = work.alive(running), None
+    if repeat.under_load:
+        streams = coming_up(work, f"{running.config.name} {prefill_name(repeat)}", repeat.under_load)
+        alive, load = streams.beside(alive), streams.noted_in(_load(work, repeat))
     try:
         return work.tools.probe.prefill(
             target,
             tokens=repeat.tokens,
             salt=salt,
             sampling=work.probe.sampling,
-            alive=work.alive(running),
-            load=_load(work, repeat) if repeat.under_load else None,
+            alive=alive,
+            load=load,
         )
     except ProbeError as error:
         exited = not lives_on(work.tools, running)

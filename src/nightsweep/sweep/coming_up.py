@@ -1,0 +1,62 @@
+"""What is said while the streams of a load come up: hundreds of them take tens of seconds, in which nothing else is heard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from nightsweep.ports import Clock, WindowRequest
+from nightsweep.units import MonotonicSeconds
+
+SAID_EVERY = 10.0
+"""Seconds between two words of one load."""
+
+
+@dataclass
+class ComingUp:
+    """Says how many streams have had their first token: every `SAID_EVERY` seconds until all have, and once more then.
+
+    Attributes:
+        what: The load, for people.
+    """
+
+    what: str
+    streams: int
+    say: Callable[[str, str], None]
+    clock: Clock
+    _up: int = 0
+    _told: bool = False
+    _begun: MonotonicSeconds = field(init=False)
+    _said: MonotonicSeconds = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._begun = self._said = self.clock.monotonic()
+
+    def note(self, up: int) -> None:
+        """Note how many are up; called by the probe, in a thread of its own."""
+        self._up = up
+
+    def look(self) -> None:
+        """Say what is to be said by now; called by the loop, several times a second."""
+        now = self.clock.monotonic()
+        if self._up >= self.streams:
+            if self._told:
+                self._told = False
+                self.say("ramp", f"{self.what}: all {self.streams} streams are up, after {now - self._begun:.0f} s")
+        elif now - self._said >= SAID_EVERY:
+            self._said, self._told = now, True
+            said = f"{self._up} of {self.streams} streams have had their first token, after {now - self._begun:.0f} s"
+            self.say("ramp", f"{self.what}: {said}")
+
+    def noted_in(self, request: WindowRequest) -> WindowRequest:
+        """Return the request with its streams noted here."""
+        return replace(request, coming_up=self.note)
+
+    def beside(self, alive: Callable[[], bool]) -> Callable[[], bool]:
+        """Return `alive`, which is asked several times a second, with a look here."""
+
+        def ask() -> bool:
+            self.look()
+            return alive()
+
+        return ask

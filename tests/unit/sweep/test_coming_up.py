@@ -1,0 +1,55 @@
+"""While hundreds of streams come up, people hear how many have, and not too often."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from nightsweep.ports import WindowRequest
+from nightsweep.units import Seconds
+from tests.unit.sweep.builders import World, a_config, a_plan
+
+
+def slowly(world: World, *, each: float) -> None:
+    """Have every window's streams come up one by one, so many seconds apart, with a look at the engine ten times a second."""
+    plain = world.probe.window
+
+    def window(target: Any, request: WindowRequest, *, alive: Any) -> Any:
+        for up in range(1, request.concurrency + 1):
+            for _ in range(round(each * 10)):
+                world.clock.sleep(Seconds(0.1))
+                assert alive()
+            request.coming_up(up)
+        assert alive()
+        return plain(target, replace(request, coming_up=lambda up: None), alive=alive)
+
+    world.probe.window = window  # type: ignore[method-assign]
+
+
+def said(world: World) -> list[str]:
+    return [one.message for one in world.heard if one.phase == "ramp"]
+
+
+def test_a_load_that_comes_up_slowly_is_told_of_every_ten_seconds_and_when_it_is_up() -> None:
+    world = World()
+    slowly(world, each=6.0)
+    world.play(a_plan(a_config("mtp"), concurrency=(4,), repeats=1))
+    assert said(world) == [
+        "mtp c=4 T=0.7: 1 of 4 streams have had their first token, after 10 s",
+        "mtp c=4 T=0.7: 3 of 4 streams have had their first token, after 20 s",
+        "mtp c=4 T=0.7: all 4 streams are up, after 24 s",
+    ]
+
+
+def test_a_load_that_comes_up_at_once_is_no_news() -> None:
+    world = World()
+    slowly(world, each=1.0)
+    world.play(a_plan(a_config("mtp"), concurrency=(4,), repeats=1))
+    assert said(world) == []
+
+
+def test_a_warm_up_is_told_before_it_begins() -> None:
+    world = World()
+    world.play(a_plan(a_config("mtp"), concurrency=(1, 4), repeats=1))
+    told = [one.message for one in world.heard if one.phase == "warmup"]
+    assert told == ["mtp warm-up, T=0.7: 4 streams, up to 30 s"]
