@@ -145,6 +145,8 @@ def document(planned: Planned) -> dict[str, Any]:
             "cold_start_seconds": told.cold_starts,
             "measuring_seconds": told.measuring,
             "idle_seconds": told.idle,
+            "worst_seconds": told.worst,
+            "failing_round_seconds": told.failing_round,
             "night_seconds": told.night,
             "fits": told.fits,
             "nights": told.nights,
@@ -252,6 +254,7 @@ def _command_lines(config: EngineConfig, planned: Planned) -> Iterator[str]:
 
 def _estimate_lines(planned: Planned) -> Iterator[str]:
     from nightsweep.analysis.text import duration, plural
+    from nightsweep.plan.remaining import MAX_FAILED_BOOTS
 
     told, schedule = planned.estimate, planned.plan.schedule
     yield from _decision_lines(planned)
@@ -260,6 +263,12 @@ def _estimate_lines(planned: Planned) -> Iterator[str]:
         f"{plural(told.windows, 'window')} and {plural(told.prefills, 'prefill')} ({duration(told.measuring)})"
         + (f", {duration(told.idle)} for an idle production" if told.idle else "")
     )
+    if told.boots:
+        yield (
+            f"worst case {duration(told.worst)}: every engine takes its whole boot_timeout {MAX_FAILED_BOOTS} times, every "
+            f"measurement is taken {planned.plan.probe.max_attempts} times; a config that never comes up costs up to "
+            f"{duration(told.failing_round)} in each round of boots, one that the engine refuses only its first failed boot"
+        )
     if told.night is not None and schedule is not None:
         nights = f"it takes {plural(told.nights, 'night')}" if told.nights else "not even one boot would be done"
         verdict = "fits" if told.fits else f"does not fit; {nights}, going on where it stopped"

@@ -20,6 +20,7 @@ from nightsweep.plan.model import (
     SweepPlan,
 )
 from nightsweep.plan.nights import ORDINARY, next_start, night_end
+from nightsweep.plan.remaining import MAX_FAILED_BOOTS
 from nightsweep.units import Seconds
 
 ANY = "*"
@@ -55,6 +56,9 @@ class Estimate:
         night: Seconds from the schedule's start to its `until`; None when the plan does not say both.
         fits: Whether all of it fits into one night; None when the night's length is not known.
         nights: Nights needed; None when the night's length is not known, or not even one boot fits.
+        worst: From the start to having production back when every wait is used up: see `worst_seconds`.
+        failing_round: What one round of a config that never comes up costs at the most, of the config whose timeout is longest;
+            0 s without boots.
         assumptions: What the figures were made of, one readable line each.
     """
 
@@ -68,6 +72,8 @@ class Estimate:
     night: Seconds | None
     fits: bool | None
     nights: int | None
+    worst: Seconds
+    failing_round: Seconds
     assumptions: tuple[str, ...]
 
 
@@ -108,8 +114,35 @@ def estimate(
         night=night,
         fits=None if night is None else total <= night,
         nights=None if night is None else _nights(boots, night=night - production - idle),
+        worst=worst_seconds(plan, tasks),
+        failing_round=max((failing_round_seconds(task.config) for task in tasks), default=Seconds(0.0)),
         assumptions=_assumptions(plan, tasks, history=past),
     )
+
+
+def worst_seconds(plan: SweepPlan, tasks: Sequence[BootTask]) -> Seconds:
+    """Return how long these boots take when every wait is used up.
+
+    Each engine hangs until its `boot_timeout` as often as it may, the last time coming up at its very end; every measurement is
+    flagged and taken as often as it may; production is busy and starts as slowly as it may. Not in it: pulling images, and loads
+    that do not come up, which have a patience of their own.
+    """
+    boots = math.fsum(failing_round_seconds(task.config) for task in tasks)
+    measuring = math.fsum(_all_attempts(plan, task) for task in tasks)
+    production = plan.production
+    served = production.ready_timeout + production.idle_limit if production and tasks else 0.0
+    return Seconds(boots + measuring + served)
+
+
+def failing_round_seconds(config: EngineConfig) -> Seconds:
+    """Return what a config that never comes up costs in one round of boots: it is waited for until its timeout, each time."""
+    return Seconds(MAX_FAILED_BOOTS * (config.engine.boot_timeout + PER_BOOT))
+
+
+def _all_attempts(plan: SweepPlan, task: BootTask) -> float:
+    once = measuring_seconds(plan, task)
+    warm = plan.probe.warmup if task.repeats or task.single_batches else 0.0
+    return float(warm + (once - warm) * plan.probe.max_attempts)
 
 
 def cold_start(config: EngineConfig, *, history: Mapping[str, float]) -> Seconds:

@@ -81,6 +81,9 @@ def test_the_night_is_estimated_from_stated_defaults() -> None:
     assert "Estimated night" in text
     assert "cold start of 3 configs: 360 s, a default (no history on this box)" in text
     assert "night of 8 h 30 min, until 07:00 Europe/Amsterdam: fits" in text
+    assert "worst case 3 h 23 min: every engine takes its whole boot_timeout 2 times" in text
+    assert "a config that never comes up costs up to 40 min 40 s in each round of boots" in text
+    assert json_of(FILE)["estimate"]["failing_round_seconds"] == pytest.approx(2440.0)
 
 
 def test_the_night_is_estimated_from_the_box_s_history_when_there_is_any() -> None:

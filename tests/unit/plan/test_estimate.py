@@ -27,6 +27,39 @@ def test_without_history_the_defaults_are_summed_and_said() -> None:
     assert "cold start of 2 configs: 360 s, a default (no history on this box)" in told.assumptions
 
 
+def test_the_worst_case_holds_what_a_failing_engine_is_waited_for_and_every_measurement_taken_again() -> None:
+    plan = load(a_night(configs=2, boots=3))
+    told = estimated(plan)
+
+    assert plan.configs[0].engine.boot_timeout == 1200.0
+    assert told.failing_round == pytest.approx(2 * (1200.0 + PER_BOOT))
+    windows = (told.windows * (40.0 + PER_WINDOW) + told.prefills * (1000 / 2000 + 1.0)) * plan.probe.max_attempts
+    assert told.worst == pytest.approx(6 * told.failing_round + 6 * 30.0 + windows)
+    assert estimate(plan, ()).worst == 0.0
+
+
+def test_the_worst_case_holds_a_production_that_is_busy_and_slow() -> None:
+    section = "production: {container: x, ready_timeout: 10m, idle_limit: 20m}"
+    plan = a_plan(("name: depth", f"name: depth\n{section}"))
+
+    assert estimated(plan).worst == pytest.approx(estimated(a_plan()).worst + 600.0 + 1200.0)
+
+
+@given(
+    configs=st.integers(1, 3), boots=st.integers(1, 3), timeout=st.sampled_from(["5s", "10m", "3h"]), past=st.booleans()
+)
+@settings(max_examples=30, deadline=None)
+def test_no_estimate_from_defaults_is_longer_than_the_worst_case(
+    configs: int, boots: int, timeout: str, *, past: bool
+) -> None:
+    text = a_night(configs=configs, boots=boots)
+    plan = load(text.replace("model: org/target}", f"model: org/target, boot_timeout: {timeout}}}"))
+    assert plan.configs[0].engine.boot_timeout in (5.0, 600.0, 10_800.0)
+    told = estimated(plan, {ANY: plan.configs[0].engine.boot_timeout} if past else None)
+
+    assert told.seconds <= told.worst
+
+
 def test_a_short_boot_timeout_says_that_a_short_cold_start_is_expected() -> None:
     assert estimated(a_plan(("20m", "90s"))).cold_starts == pytest.approx(3 * 30.0)
 
