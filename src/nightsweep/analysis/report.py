@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from decimal import Decimal
 
 from nightsweep.analysis import listings, markdown, tables, text
@@ -13,7 +11,7 @@ from nightsweep.analysis.blocks import Block, Bullets, Details, Heading, Lines, 
 from nightsweep.analysis.caveats import caveats
 from nightsweep.analysis.confounded import all_confounders, single_batch_caveats
 from nightsweep.analysis.control import control_table
-from nightsweep.analysis.decision_read import decision_blocks, repeats_said
+from nightsweep.analysis.decision_read import decision_blocks
 from nightsweep.analysis.expected import Expected, expected_and_found, expected_table, worth_reading
 from nightsweep.analysis.figures import (
     Measured,
@@ -26,7 +24,7 @@ from nightsweep.analysis.figures import (
 )
 from nightsweep.analysis.runs import runs_table, single_batch_runs_table
 from nightsweep.analysis.series import known_series
-from nightsweep.analysis.sides import Documents
+from nightsweep.analysis.sides import Document, Documents
 from nightsweep.analysis.summary import in_plan_order, summarise, summarise_prefills
 from nightsweep.analysis.timeline import Ran, timeline_figure, timeline_table
 from nightsweep.analysis.tradeoffs import kv_figure, pareto_figure, tradeoff_table
@@ -40,6 +38,7 @@ from nightsweep.analysis.values import (
     SweepRow,
     WindowRow,
 )
+from nightsweep.analysis.what_ran import what_ran
 from nightsweep.analysis.whole_runs import whole_runs_table
 from nightsweep.plan.model import SweepPlan
 
@@ -86,6 +85,12 @@ class Reported:
         return sorted(self.boots, key=lambda boot: (boot.started, boot.boot_id))
 
     @property
+    def conditions_known(self) -> list[Document]:
+        """What the decode windows were measured under, each document once; empty without windows, or where it was not read."""
+        known = {} if self.documents is None else self.documents.conditions
+        return [known[one] for one in dict.fromkeys(row.conditions for row in self.windows) if one in known]
+
+    @property
     def measured(self) -> Measured:
         """What the plots of cells are made of."""
         return Measured(self.windows, known_series(self.windows, fingerprints=self.order), self.sweep.simulated)
@@ -116,7 +121,13 @@ def report_blocks(told: Reported) -> tuple[Block, ...]:
     return (
         *_title(told.sweep),
         _summary(told.sweep, cells=cells, boots=told.in_time),
-        *_what_ran(told),
+        *what_ran(
+            told.sweep,
+            boots=told.in_time,
+            plan=told.plan,
+            known=told.conditions_known,
+            software_version=told.software_version,
+        ),
         *decision_blocks(told.plan, windows=told.windows, boots=told.boots, simulated=told.sweep.simulated),
         *_boots(told.in_time, simulated=told.sweep.simulated),
         *_cells(told, cells),
@@ -189,72 +200,6 @@ def _summary(sweep: SweepRow, *, cells: Sequence[CellSummary], boots: Sequence[B
         ),
         loud=("state: failed",),
     )
-
-
-def _what_ran(told: Reported) -> Iterator[Block]:
-    boots, plan, simulated = told.in_time, told.plan, told.sweep.simulated
-    items = [f"box: {told.sweep.box}{f' ({text.SIMULATED})' if simulated else ''}"]
-    items += [f"engine: {name}" for name in dict.fromkeys(map(listings.engine_name, boots)) if name != text.ABSENT]
-    images = dict.fromkeys((boot.image, boot.image_digest) for boot in boots if boot.image or boot.image_digest)
-    items += [f"image: {' '.join(f'`{part}`' for part in image if part)}" for image in images]
-    items += (
-        list(_probe_items(plan))
-        if plan is not None
-        else [f"sweep file: {told.sweep.source or 'not readable'}; conditions are with each window"]
-    )
-    items.append(f"report written by nightsweep {told.software_version}")
-    yield Heading(2, "What ran")
-    yield Bullets(tuple(items))
-    yield from _configs(boots, plan=plan, simulated=simulated)
-
-
-def _probe_items(plan: SweepPlan) -> Iterator[str]:
-    probe = plan.probe
-    streams = ", ".join(str(at) for at in probe.concurrency)
-    temperatures = ", ".join(text.temperature(value) for value in probe.temperature)
-    yield f"model: {', '.join(dict.fromkeys(f'`{config.engine.model}`' for config in plan.configs))}"
-    yield f"streams: {streams}; temperature: {temperatures}"
-    yield f"window: {text.duration(probe.window)}; {repeats_said(plan)}; warm-up up to {text.duration(probe.warmup)}"
-    hashed = f" ({text.short(probe.prompts_hash)})" if probe.prompts_hash else ""
-    through = f"through `{probe.through}`" if probe.through else "straight to the engine"
-    yield f"prompts: {probe.prompts}{hashed}, order seed {probe.prompt_seed}"
-    yield f"load: {probe.api} requests, {through}"
-    sent = (f"{key} {value}" for key, value in asdict(probe.sampling).items() if value is not None)
-    yield f"sampling sent with every request: {', '.join(sent)}"
-    if probe.prefill is not None:
-        repeats = text.plural(probe.prefill.repeats, "run")
-        lengths = ", ".join(text.count(length) for length in probe.prefill.lengths)
-        streams = text.plural(probe.prefill.under_load, "decoding stream")
-        beside = f", idle and beside {streams}" if probe.prefill.under_load else ""
-        yield f"prefill: {lengths} fresh tokens, {repeats} per boot{beside}"
-    if probe.single_batch is not None:
-        single = probe.single_batch
-        yield (
-            f"single batch: {text.count(single.input)} random token ids in, {text.count(single.output)} tokens out, "
-            f"{text.plural(single.runs, 'cold run')} of each config"
-        )
-
-
-def _configs(boots: Sequence[BootRow], *, plan: SweepPlan | None, simulated: bool) -> Iterator[Block]:
-    """Engine configs with what makes them differ, and the command each was started with."""
-    commands = {boot.config_fingerprint: (boot.config, boot.command) for boot in boots if boot.command}
-    if plan is not None:
-        rows = tuple(
-            tables.Row((config.name, text.short(config.fingerprint), _settings(config.speculative)))
-            for config in plan.configs
-        )
-        columns = tuple(tables.Column(heading, right=False) for heading in ("config", "fingerprint", "speculative"))
-        title = f"{text.plural(len(rows), 'engine config')}"
-        yield tables.Table(title, columns, (tables.Group("", rows),), simulated=simulated)
-    if commands:
-        listed: list[Block] = []
-        for name, command in commands.values():
-            listed += [Paragraph(f"{name}:"), Lines((shlex.join(command),), language="sh")]
-        yield Details("Commands that the engine was started with", tuple(listed))
-
-
-def _settings(speculative: object) -> str:
-    return "none" if not speculative else json.dumps(speculative, sort_keys=True, default=str)
 
 
 def _boots(boots: Sequence[BootRow], *, simulated: bool) -> Iterator[Block]:

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
-from nightsweep.analysis.report import report_markdown
+from nightsweep.analysis import markdown
+from nightsweep.analysis.blocks import without_plots
+from nightsweep.analysis.report import Reported, report_blocks, report_markdown
+from nightsweep.analysis.sides import Documents
 from nightsweep.units import Seconds
 
 from .builders import EVENING, a_boot, a_config, a_failed_boot, a_plan, a_sweep, a_window, seed_night
@@ -128,3 +131,43 @@ def test_no_caveat_is_made_up_where_the_data_call_for_none() -> None:
 def test_seconds_become_milliseconds_in_the_report_only() -> None:
     report = a_report(windows=[a_window(step_time=Seconds(0.1215), ttft_p50=Seconds(0.25), tpot_p50=Seconds(0.0488))])
     assert "| 121.5 | 250 | 48.8 |" in report
+
+
+def _under(**sampling: Any) -> dict[str, object]:
+    sent = {"top_p": 1.0, "min_p": 0.0, "max_tokens": 1024, "seed": None, **sampling}
+    return {"window_seconds": 40.0, "prompts": "ab" * 32, "prompt_seed": 7, "api": "completions", "sampling": sent}
+
+
+def test_what_was_sent_is_told_from_the_windows_conditions_and_not_from_todays_defaults() -> None:
+    told = a_told(conditions={"cond-a": _under(min_p=None)})
+    assert "sampling sent with every request: top_p 1.0, max_tokens 1024\n" in told
+    assert "load: completions requests, straight to the engine" in told
+    assert "order seed 7" in told
+
+
+def test_conditions_that_differ_between_the_windows_are_told_with_each_value() -> None:
+    rows = [a_window(), a_window(window_id=2, conditions="cond-b", repeat=1)]
+    other = {**_under(), "window_seconds": 30.0, "through_proxy": "https://gateway/v1"}
+    told = a_told(windows=rows, conditions={"cond-a": _under(min_p=None), "cond-b": other})
+    assert "min_p not sent / 0.0" in told
+    assert "window: 40.0 s / 30.0 s;" in told
+    assert "straight to the engine / through `https://gateway/v1`" in told
+
+
+def test_before_the_first_window_the_report_says_what_the_file_asks_for() -> None:
+    told = a_told(windows=[], conditions={})
+    assert "sampling that the sweep file asks for: top_p 1.0" in told
+    assert "sampling sent" not in told
+
+
+def a_told(*, conditions: dict[str, Any], windows: Any = None) -> str:
+    told = Reported(
+        a_sweep(),
+        boots=[a_boot()],
+        windows=[a_window()] if windows is None else windows,
+        prefills=[],
+        plan=a_plan(),
+        software_version="0.1.0",
+        documents=Documents(conditions=conditions, configs={}, boxes={}),
+    )
+    return markdown.document(without_plots(report_blocks(told)))
