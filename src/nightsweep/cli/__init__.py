@@ -69,6 +69,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 COLLECT_AFTER = 100_000
 """Objects after which garbage is looked for: with Python's own 700, a fifth of a command's start goes into looking."""
+LASTING = frozenset({"cancel", "demo", "pause", "restore", "resume", "run", "schedule", "serve", "status", "watchdog"})
+"""Commands that may live for a night: once they are loaded, garbage is looked for as often as Python itself does. A connection
+that is garbage holds far more memory than its few objects tell."""
+USUAL = gc.get_threshold()
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_WORK_LEFT = 3
@@ -87,6 +91,8 @@ class LazyGroup(click.Group):
             return None
         loaded = importlib.import_module(COMMANDS[cmd_name][0]).command
         assert isinstance(loaded, click.Command)
+        if cmd_name in LASTING:
+            gc.set_threshold(*USUAL)
         return loaded
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from nightsweep.service.prefect_server import PrefectUnavailable
+from nightsweep.service.prefect_server import PrefectUnavailable, certificates
 from nightsweep.units import Seconds
 
 FLOW_NAME = "sweep"
@@ -126,7 +126,7 @@ class PrefectApi:
     ) -> Any:
         url = self.api_url + path
         try:
-            answer = httpx.request(method, url, json=json, timeout=timeout)
+            answer = httpx.request(method, url, json=json, timeout=timeout, verify=certificates())
             if missing_is_none and answer.status_code == 404:
                 return None
             answer.raise_for_status()
