@@ -39,7 +39,7 @@ STATEMENTS = {
     "INSERT INTO windows": "insert of a window",
     "INSERT INTO readings": "insert of a reading",
     "INSERT INTO request_timings": "insert of timings",
-    "SELECT count(*) AS count_1": "place in the night",
+    "SELECT inside.last": "place in the night",
     "SELECT configs.hash": "what is stored",
     "SELECT sweeps.stop_wish": "look for a wish to stop",
     "COMMIT": "commit",

@@ -180,14 +180,25 @@ def _when(
     connection: sa.Connection, lease: Lease, boot: _Boot, table: sa.Table, *, started: datetime, at: datetime
 ) -> dict[str, Any]:
     """Return when it was measured, how long after the boot's start, and its place among all under this fence (the night)."""
-    here = sa.select(sa.func.count()).select_from(table.join(boots, boots.c.id == table.c.boot_id))
-    earlier = connection.scalar(here.where(boots.c.sweep_id == lease.sweep_id, table.c.fence == lease.fence))
+    inside = (
+        sa.select(sa.func.max(table.c.position_in_night).label("last"))
+        .where(table.c.boot_id == boots.c.id, table.c.fence == lease.fence)
+        .lateral("inside")
+    )
+    newest_first = (  # no count of all: it would take longer with each window of a night
+        sa.select(inside.c.last)
+        .select_from(boots.join(inside, inside.c.last.is_not(None)))
+        .where(boots.c.sweep_id == lease.sweep_id)
+        .order_by(boots.c.id.desc())
+        .limit(1)
+    )
+    last = connection.scalar(newest_first)
     return {
         "boot_id": boot.id,
         "fence": lease.fence,
         "started_at": started,
         "stored_at": at,
-        "position_in_night": (earlier or 0) + 1,
+        "position_in_night": (last or 0) + 1,
         "seconds_since_boot": (started - boot.started_at).total_seconds(),
     }
 

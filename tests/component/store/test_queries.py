@@ -192,6 +192,23 @@ def test_everything_that_was_seen_of_a_window_comes_back_as_it_was(night: Night,
     assert stored.position_in_night == 5
 
 
+def test_a_windows_place_in_the_night_goes_on_over_boots_and_begins_anew_when_the_sweep_is_taken_up_again(
+    store: PostgresStore, queries: Queries
+) -> None:
+    night = a_night(store)
+    kept = [night.keep(index=0)]
+    night.boot("failed at once")
+    night.boot("up again")
+    kept.append(night.keep(index=1))
+    night.boot("and once more")
+    kept.append(night.keep(concurrency=4))
+    store.release(night.lease, state="paused", note="")
+    night.lease = store.claim(night.sweep_id, owner=night.lease.owner, ttl=TTL)
+    night.boot("the next night")
+    kept += [night.keep(index=1, concurrency=4), night.keep(index=0, temperature="1.0")]
+    assert [queries.raw_window(one).position_in_night for one in kept] == [1, 2, 3, 1, 2]
+
+
 def test_a_window_that_saw_nothing_comes_back_too(night: Night, queries: Queries) -> None:
     night.boot("again")
     seen = a_window(flags=("engine_exited",))
