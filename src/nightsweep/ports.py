@@ -196,7 +196,11 @@ class Host(Protocol):
         """
 
     def owns_port(self, handle: EngineHandle) -> str | None:
-        """Return None when this engine is what listens on its port; else the reason to doubt it."""
+        """Return None when this engine is what listens on its port; else the reason to doubt it.
+
+        Raises:
+            HostError: The host cannot say, also after a while: no reason to doubt the engine, and no proof of it.
+        """
 
     def stop(self, handle: EngineHandle, *, grace: Seconds) -> EngineState:
         """Stop and remove the engine, and prove that it is gone: signal, wait `grace`, kill. Idempotent.

@@ -29,6 +29,7 @@ from nightsweep.errors import (
     NotOurs,
     ProductionNotRestored,
 )
+from nightsweep.host import docker_host
 from nightsweep.host.docker_host import DockerHost
 from nightsweep.host.leftovers import find_leftovers
 from nightsweep.host.listeners import free_port
@@ -440,6 +441,33 @@ def test_a_log_over_a_restart_of_the_daemon_loses_and_doubles_nothing(short_path
             assert {len(text) for text in texts} == {20000}
             state = bench.host.state(handle)
             assert (state.running, state.exit_code, state.host_fault) == (False, 0, True)
+        finally:
+            bench.close()
+
+
+@pytest.mark.slow
+@while_away
+def test_whose_port_it_is_waits_for_a_daemon_on_its_way_back_and_is_no_doubt_when_it_stays_away(
+    short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with OwnDaemon(short_path, "--live-restore") as daemon:
+        bench = own_bench(daemon)
+        try:
+            handle = bench.host.start(bench.launch("--silent-listener", "--lines", "1"))
+            until(lambda: bench.host.owns_port(handle) is None)
+            daemon.call("stop")
+            said: list[str | None] = []
+            asking = threading.Thread(target=lambda: said.append(bench.host.owns_port(handle)))
+            asking.start()
+            daemon.call("start")
+            asking.join(timeout=60)
+            assert said == [None]
+
+            daemon.call("stop")
+            monkeypatch.setattr(docker_host, "AWAY_FOR", Seconds(0.5))
+            with pytest.raises(DockerUnavailable):
+                bench.host.owns_port(handle)
+            daemon.call("start")
         finally:
             bench.close()
 

@@ -72,6 +72,7 @@ class FakeHost:
         pulls: By image: seconds that a registry takes to give one that is not here, or what it raises instead. Others are
             here from the first question on.
         foreign_faults: By container name, what `start_foreign` raises.
+        silent_about_ports: What `owns_port` raises, call after call; None answers.
     """
 
     clock: Clock
@@ -85,6 +86,7 @@ class FakeHost:
     foreigners: dict[str, ForeignContainer] = field(default_factory=dict)
     foreign_faults: dict[str, Exception] = field(default_factory=dict)
     check_fault: Exception | None = None
+    silent_about_ports: list[Exception | None] = field(default_factory=list)
     images: dict[str, str] = field(default_factory=dict)
     pulls: dict[str, float | Exception] = field(default_factory=dict)
     _engines: dict[str, _Engine] = field(default_factory=dict)
@@ -168,6 +170,9 @@ class FakeHost:
 
     def owns_port(self, handle: EngineHandle) -> str | None:
         with self._lock:
+            fault = self.silent_about_ports.pop(0) if self.silent_about_ports else None
+            if fault is not None:
+                raise fault
             engine = self._engines.get(handle.id)
             if engine is None or not self._settle(engine).running:
                 return "the engine is not running"

@@ -13,13 +13,15 @@ import requests
 import urllib3
 
 from nightsweep.errors import DockerUnavailable
-from nightsweep.ports import Secret
+from nightsweep.ports import Clock, Secret
+from nightsweep.units import Seconds
 
 ClientFactory = Callable[[], docker.DockerClient]
 
 AWAY = (docker.errors.DockerException, requests.exceptions.RequestException, urllib3.exceptions.HTTPError, OSError)
 """What a call raises while the daemon is away. An APIError is one too by type, so catch that first: it is an answer."""
 
+PAUSE = Seconds(0.25)
 QUICK = 5
 """Seconds that a look at an engine may take before the daemon counts as away."""
 
@@ -70,6 +72,27 @@ class Daemon:
         with self.quick() as client:
             found: Mapping[str, Any] = client.api.inspect_container(container_id)
             return found
+
+    def inspect_patiently(self, container_id: str, *, clock: Clock, within: Seconds) -> Mapping[str, Any]:
+        """As `inspect`, of a daemon that may be on its way back: it is asked for so long before it counts as away.
+
+        Raises:
+            docker.errors.NotFound: There is none.
+            DockerUnavailable: No answer, or none but errors, all that time.
+        """
+        begun = clock.monotonic()
+        while True:
+            try:
+                return self.inspect(container_id)
+            except docker.errors.NotFound:
+                raise
+            except docker.errors.APIError as fault:
+                away = DockerUnavailable(reason=explanation(fault))
+            except DockerUnavailable as fault:
+                away = fault
+            if clock.monotonic() - begun >= within:
+                raise away
+            clock.sleep(PAUSE)
 
     def close(self) -> None:
         """Close both clients; the next use makes new ones."""

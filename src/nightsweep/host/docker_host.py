@@ -24,6 +24,8 @@ from nightsweep.host.pulling import Pull
 from nightsweep.ports import BoxFacts, Clock, EngineHandle, EngineState, ForeignContainer, Launch
 from nightsweep.units import Seconds
 
+AWAY_FOR = Seconds(30.0)
+"""How long a Docker Engine may take to come back while an engine's identity is asked for."""
 NO_GPU_WORDS = ("could not select device driver", "unknown or invalid runtime name: nvidia", "unresolvable CDI devices")
 """What Docker says at start when it has no way to pass a GPU on (20.10 to 28)."""
 
@@ -196,13 +198,14 @@ class DockerHost:
 
         A published port is Docker's word. On the host's network the listener must be a process of the container; who may
         not see other users' sockets (not root) is content with a listener of the container's user.
+
+        Raises:
+            DockerUnavailable: No answer for half a minute. That says nothing of the engine.
         """
         try:
-            attrs = self._daemon.inspect(handle.id)
+            attrs = self._daemon.inspect_patiently(handle.id, clock=self._clock, within=AWAY_FOR)
         except docker.errors.NotFound:
             return "its container does not exist any more"
-        except DockerUnavailable as fault:
-            return str(fault)
         if attrs["HostConfig"].get("NetworkMode") != "host":
             container_port = int(inspected.labels(attrs).get(container_spec.CONTAINER_PORT, handle.port))
             return inspected.port_problem(attrs, port=handle.port, container_port=container_port)

@@ -75,7 +75,11 @@ class Running:
         return self.host.state(self.handle).running
 
     def identity_problem(self) -> str | None:
-        """Return why the engine behind the URL is no longer the one that this boot started."""
+        """Return why the engine behind the URL is no longer the one that this boot started.
+
+        Raises:
+            HostError: The host cannot say.
+        """
         if not self.alive():
             return "the engine has ended"
         return self.host.owns_port(self.handle)

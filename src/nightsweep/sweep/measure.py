@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from nightsweep.engine.applied import dead_drafter
 from nightsweep.engine.observed import drafts_unasked, length_unseen
 from nightsweep.engine.speculative import proposed_drafts
-from nightsweep.errors import EngineExited, ProbeError, RequestFailed
+from nightsweep.errors import EngineExited, HostError, ProbeError, RequestFailed
 from nightsweep.measurement.derive import derive
 from nightsweep.measurement.values import PrefillResult, RawWindow, WindowResult
 from nightsweep.plan.model import Cell, ProbeSpec, Repeat, SweepPlan
@@ -181,10 +181,17 @@ def with_identity(running: Running, result: WindowResult) -> WindowResult:
     Nor is it the config's engine when it drafts and the config asks for no speculation.
     """
     drafts = None if result.numbers is None else result.numbers.drafts
-    problem = running.identity_problem() or drafts_unasked(running.config.speculative, drafts=drafts)
+    problem = _unproven(running) or drafts_unasked(running.config.speculative, drafts=drafts)
     if problem is None or "engine_exited" in result.flags:
         return result
     return _flagged(result, "identity_lost", problem)
+
+
+def _unproven(running: Running) -> str | None:
+    try:
+        return running.identity_problem()
+    except HostError as error:  # the window is kept, and measured again
+        return f"it cannot be proven: {error}"
 
 
 def with_compilation(running: Running, result: WindowResult) -> WindowResult:

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pytest
 
+from nightsweep.errors import DockerUnavailable
 from nightsweep.measurement.boxstate import BoxSample, DeviceSample
 from nightsweep.plan.model import CONTROL_ROUND, ControlSpec, SweepPlan
 from nightsweep.sweep.loop import run_sweep
@@ -51,6 +52,26 @@ def test_a_window_that_is_flagged_already_keeps_its_own_flag_alone() -> None:
     sampler = FakeBoxSampler(world.clock, sample_at=braked)
     play(world, a_plan(concurrency=(1,), repeats=1), sampler)
     assert all("throttled" not in flags for flags in world.flags())
+
+
+def test_a_host_that_cannot_say_whose_port_it_is_condemns_no_config_the_next_run_boots_it_again() -> None:
+    """A Docker Engine that is on its way back says nothing of the engine: nobody shall read of a wrong engine then."""
+    world, plan = World(), a_plan(concurrency=(1,), repeats=1)
+    world.host.silent_about_ports = [DockerUnavailable(reason="connection refused")]
+    with pytest.raises(DockerUnavailable):
+        play(world, plan, FakeBoxSampler(world.clock))
+    assert [row.outcome.failure for row in world.store.boots.values() if row.outcome is not None] == [None]
+    assert play(world, plan, FakeBoxSampler(world.clock)).state == "done"
+    assert world.flags() == [()]
+
+
+def test_a_window_whose_engine_cannot_be_proven_is_kept_flagged_and_measured_again() -> None:
+    world = World()
+    world.host.silent_about_ports = [None, DockerUnavailable(reason="connection refused")]
+    play(world, a_plan(concurrency=(1,), repeats=1), FakeBoxSampler(world.clock))
+    assert world.flags() == [("identity_lost",), ()]
+    (event,) = [event for event in world.store.events if event.kind == "window_flagged"]
+    assert "cannot be proven" in event.message
 
 
 def test_others_on_the_cpu_flag_an_engine_on_the_cpu_and_no_simulated_one() -> None:
