@@ -7,7 +7,8 @@ accounting of every chunk afterwards (after a first short window, as in a sweep 
 `benchmark` coroutine (no import, no data set).
 
 The largest rate is the last one at which the client's TPOT (median) is within 5% of the engine's own, by its journal. What a
-client reports beyond is its own lateness.
+client reports beyond is its own lateness. A client climbs no further once it drifts, once a load takes it longer than a client
+that follows would need (LOAD_LIMIT), or once its climb has had CLIMB_LIMIT; the figure says which.
 
 `vllm bench serve` runs when NIGHTSWEEP_BENCH_VLLM names a vllm executable. AIPerf and GuideLLM are not measured: see the facts.
 """
@@ -24,8 +25,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +50,14 @@ COST_RATES = (1000.0, 4000.0)
 
 SECONDS = 20.0
 REPEATS = 3
+CLIMB_SECONDS = 6.0
 RATES = (2000.0, 4000.0, 6000.0, 8000.0, 12000.0, 16000.0)
 DRIFT = 0.05
+LOAD_LIMIT = 120.0
+"""Seconds that a client may take beside those it was asked to watch: the peer's imports take up to half of them."""
+CLIMB_LIMIT = 600.0
+"""Seconds after which a client is given no larger rate."""
+
 CHEAPER = 0.5
 """Ours shall cost at most this share of the cheapest peer."""
 
@@ -82,7 +91,24 @@ class Watched:
 
 
 Client = Callable[[Engine, float, float], Watched]
-"""Watches an engine for so many seconds at so many chunks a second."""
+"""Watches an engine for so many seconds at so many chunks a second. Raises NotWatched."""
+
+
+class NotWatched(Exception):
+    """A client that told no cost of a load: it took too long, or failed."""
+
+
+@dataclass(frozen=True)
+class Climb:
+    """What one client did at ever larger rates, and why there was no larger one."""
+
+    watched: tuple[Watched, ...]
+    end: str
+
+    @property
+    def largest(self) -> float:
+        """The largest rate without drift, in chunks a second; 0 when there was none."""
+        return max((one.rate for one in self.watched if abs(one.drift) <= DRIFT), default=0.0)
 
 
 # --- ours --------------------------------------------------------------------------------------------------------
@@ -127,7 +153,7 @@ def _used() -> float:
 def ours(made: Engine, seconds: float, *, core: int | None = None) -> Watched:
     """Our probe, in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.cost", "--watch", made.url, "--seconds", f"{seconds:g}"]
-    return _watched(made, _told(_pinned(command, core)))
+    return _watched(made, told(_pinned(command, core), limit=seconds + LOAD_LIMIT))
 
 
 # --- the peer ----------------------------------------------------------------------------------------------------
@@ -151,7 +177,7 @@ def peer(made: Engine, seconds: float, *, core: int | None = None, rate: float) 
         command += ["--dataset-name", "custom", "--dataset-path", str(prompts), "--num-prompts", str(count)]
         command += ["--max-concurrency", str(STREAMS), "--disable-tqdm", "--custom-output-len", str(MAX_TOKENS)]
         command += ["--extra-body", json.dumps({"max_tokens": MAX_TOKENS, "ignore_eos": True, "temperature": 0.7})]
-        return _watched(made, _told(_pinned(command, core), cwd=folder, env=_quiet()))
+        return _watched(made, told(_pinned(command, core), limit=seconds + LOAD_LIMIT, cwd=folder, env=_quiet()))
 
 
 def _quiet() -> dict[str, str]:
@@ -167,12 +193,22 @@ def _pinned(command: list[str], core: int | None) -> list[str]:
     return command if core is None else ["taskset", "-c", str(core), *command]
 
 
-def _told(command: list[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None) -> dict[str, Any]:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=env, timeout=600)
+def told(
+    command: list[str], *, limit: float, cwd: str | None = None, env: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Run a client and return what it told of its cost; it is ended after `limit` seconds.
+
+    Raises:
+        NotWatched: It told nothing, or not in time.
+    """
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, env=env, timeout=limit)
+    except subprocess.TimeoutExpired as error:
+        raise NotWatched(f"it was not done after {limit:g} s") from error
     for line in done.stdout.splitlines():
         if line.startswith("COST "):
             return dict(json.loads(line[5:]))
-    raise RuntimeError(f"{command[:4]} said no cost ({done.returncode}): {(done.stdout + done.stderr)[-1500:]}")
+    raise NotWatched(f"it told no cost (exit {done.returncode}): {(done.stdout + done.stderr)[-500:].strip()}")
 
 
 def _watched(made: Engine, told: Mapping[str, Any]) -> Watched:
@@ -199,46 +235,57 @@ def cores() -> tuple[int | None, int | None]:
 
 
 def measure_cost(clients: Mapping[str, Client], *, rate: float, repeats: int = REPEATS) -> dict[str, list[Watched]]:
-    """Measure all clients in turn on one engine."""
+    """Measure all clients in turn on one engine; a peer that cannot watch it is asked no more, and told."""
     found: dict[str, list[Watched]] = {name: [] for name in clients}
+    left = dict(clients)
     _, core = cores()
     with engine(speed=speed_for(rate, streams=STREAMS, k=0), core=core) as made:
         for _ in range(repeats):
-            for name, client in clients.items():
-                found[name].append(client(made, SECONDS, rate))
-                print(f"   {rate:g} chunks/s, {name}: {_told_of(found[name][-1])}", flush=True)
+            for name, client in tuple(left.items()):
+                try:
+                    found[name].append(client(made, SECONDS, rate))
+                except NotWatched as why:
+                    if name == OURS:
+                        raise
+                    del left[name]
+                    print(f"   {rate:g} chunks/s, {name}: {why}", flush=True)
+                else:
+                    print(f"   {rate:g} chunks/s, {name}: {_told_of(found[name][-1])}", flush=True)
     return found
 
 
-def measure_largest(client: Client, *, rates: Sequence[float]) -> list[Watched]:
-    """Raise the rate until the client drifts, twice in a row, or no rate is left."""
+def climb(
+    watch: Callable[[float], Watched], *, rates: Sequence[float], now: Callable[[], float] = time.monotonic
+) -> Climb:
+    """Raise the rate until the client drifts or cannot go on, its time is over, or no rate is left."""
     found: list[Watched] = []
-    _, core = cores()
+    begun = now()
     for rate in rates:
-        with engine(speed=speed_for(rate, streams=STREAMS, k=0), core=core) as made:
-            tries = [client(made, 6.0, rate)]
-            if abs(tries[0].drift) > DRIFT:  # once may be the machine's doing
-                tries.append(client(made, 6.0, rate))
-        found.append(min(tries, key=lambda one: abs(one.drift)))
+        if now() - begun > CLIMB_LIMIT:
+            return Climb(tuple(found), f"not asked for {rate:,.0f} chunks/s: its {CLIMB_LIMIT:g} s were over")
+        try:
+            found.append(watch(rate))
+        except NotWatched as why:
+            return Climb(tuple(found), f"asked for {rate:,.0f} chunks/s, {why}")
         print(f"   {rate:g} chunks/s asked: {_told_of(found[-1])}", flush=True)
         if abs(found[-1].drift) > DRIFT:
-            break
-    return found
+            off = "it gives no TPOT" if math.isinf(found[-1].tpot) else f"its TPOT is {found[-1].drift:+.1%} off"
+            return Climb(tuple(found), f"at {found[-1].rate:,.0f} chunks/s {off}")
+    return Climb(tuple(found), "no drift at the largest rate that the simulated engine reached: it is the limit here")
+
+
+def watched_at(client: Client, rate: float) -> Watched:
+    """Return how a client watches a rate; the better of two, where it drifts: once may be the machine's doing."""
+    _, core = cores()
+    with engine(speed=speed_for(rate, streams=STREAMS, k=0), core=core) as made:
+        tries = [client(made, CLIMB_SECONDS, rate)]
+        if abs(tries[0].drift) > DRIFT:
+            tries.append(client(made, CLIMB_SECONDS, rate))
+    return min(tries, key=lambda one: abs(one.drift))
 
 
 def _told_of(one: Watched) -> str:
     return f"{1e3 * one.per_thousand:.1f} us a chunk of {one.chunks:,}, {one.rate:,.0f} chunks/s, TPOT {one.drift:+.2%} off"
-
-
-def largest(found: Sequence[Watched]) -> tuple[float, str]:
-    """The largest rate without drift, and whether it is a limit of the client's."""
-    good = [one for one in found if abs(one.drift) <= DRIFT]
-    best = max((one.rate for one in good), default=0.0)
-    bad = [one for one in found if abs(one.drift) > DRIFT]
-    if bad:
-        off = "it gives no TPOT" if math.isinf(bad[0].tpot) else f"its TPOT is {bad[0].drift:+.1%} off"
-        return best, f"at {bad[0].rate:,.0f} chunks/s {off}"
-    return best, "no drift at the largest rate that the simulated engine reached: the engine is the limit here"
 
 
 # --- all of it ---------------------------------------------------------------------------------------------------
@@ -251,15 +298,16 @@ def measure(*, repeats: int = REPEATS, rates: Sequence[float] = RATES) -> tuple[
     if peer_python() is not None:
         clients[PEER] = lambda made, seconds, rate: peer(made, seconds, core=core, rate=rate)
     costs = {rate: measure_cost(clients, rate=rate, repeats=repeats) for rate in COST_RATES}
-    most = {name: measure_largest(client, rates=rates) for name, client in clients.items()}
+    most = {name: climb(partial(watched_at, client), rates=rates) for name, client in clients.items()}
     figures = (*(_cost_figure(rate, found) for rate, found in costs.items()), _largest_figure(most))
     return (Section(name="cost", figures=figures, facts=_facts(costs, most)),)
 
 
 def _cost_figure(rate: float, found: Mapping[str, Sequence[Watched]]) -> Figure:
     costs = {name: [one.per_thousand for one in watched] for name, watched in found.items()}
-    beside = statistics.median(costs[PEER]) if PEER in costs else None
-    spread = f"; {PEER}: {min(costs[PEER]):.3f} to {max(costs[PEER]):.3f}" if PEER in costs else ""
+    peers = costs.get(PEER)
+    beside = statistics.median(peers) if peers else None
+    spread = f"; {PEER}: {min(peers):.4f} to {max(peers):.4f} (n={len(peers)})" if peers else ""
     return Figure(
         name=f"CPU per 1,000 streamed chunks, {rate:,.0f} chunks/s",
         unit="s",
@@ -272,22 +320,19 @@ def _cost_figure(rate: float, found: Mapping[str, Sequence[Watched]]) -> Figure:
     )
 
 
-def _largest_figure(most: Mapping[str, Sequence[Watched]]) -> Figure:
-    best, why = largest(most[OURS])
-    beside, beside_why = largest(most[PEER]) if PEER in most else (None, "")
+def _largest_figure(most: Mapping[str, Climb]) -> Figure:
+    ours, beside = most[OURS], most.get(PEER)
     return Figure(
         name="largest rate that one core watches (TPOT within 5%)",
         unit="chunks/s",
-        value=best,
-        beside=beside,
+        value=ours.largest,
+        beside=None if beside is None else beside.largest,
         beside_name=None if beside is None else PEER,
-        note=f"ours: {why}" + (f"; {PEER}: {beside_why}" if beside_why else ""),
+        note=f"ours: {ours.end}" + ("" if beside is None else f"; {PEER}: {beside.end}"),
     )
 
 
-def _facts(
-    costs: Mapping[float, Mapping[str, Sequence[Watched]]], most: Mapping[str, Sequence[Watched]]
-) -> dict[str, Any]:
+def _facts(costs: Mapping[float, Mapping[str, Sequence[Watched]]], most: Mapping[str, Climb]) -> dict[str, Any]:
     return {
         "streams": STREAMS,
         "per_1000_s": {
@@ -296,8 +341,9 @@ def _facts(
         },
         "rates": {
             name: [{"rate": one.rate, "drift": one.drift, "per_1000_s": one.per_thousand} for one in watched]
-            for name, watched in most.items()
+            for name, watched in ((name, each.watched) for name, each in most.items())
         },
+        "ends": {name: each.end for name, each in most.items()},
         "not_measured": ["aiperf", "guidellm"],
         "peer_missing": None if peer_python() else "NIGHTSWEEP_BENCH_VLLM names no vllm executable",
     }

@@ -13,8 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from nightsweep.probe.client import make_client, make_direct_client, ssl_context
-from nightsweep.probe.wire import RECORDER
+from nightsweep.probe.client import DirectClient, make_client, make_direct_client, ssl_context
 from nightsweep.units import Seconds
 
 STREAM = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -78,11 +77,9 @@ async def _play(parts: list[bytes | float], writer: asyncio.StreamWriter) -> Non
             await writer.drain()
 
 
-async def _one(client: httpx.AsyncClient, url: str, record: Record) -> Any:
+async def _one(client: DirectClient, url: str, record: Record, *, method: str = "POST") -> Any:
     try:
-        async with client.stream("POST", url, content=b"hello", extensions={RECORDER: record}) as response:
-            assert [piece async for piece in response.aiter_raw()] == []
-            return response.status_code
+        return await client.record(method, httpx.URL(url), headers=httpx.Headers(), recorder=record, body=b"hello")
     except httpx.HTTPError as error:
         return error
 
@@ -159,24 +156,21 @@ def test_a_request_is_written_at_once_and_without_delay() -> None:
     delays: list[int] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        reads.append(await reader.read(65536))
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok")
-        await writer.drain()
-        writer.close()
+        try:
+            reads.append(await reader.read(65536))
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+            await reader.read(1)  # until the client is done
+        finally:
+            writer.close()
 
     async def main() -> None:
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-        async with (
-            server,
-            make_direct_client(url, timeout=Seconds(2.0), now=time.monotonic) as client,
-            client.stream("POST", url, content=b"hello", extensions={RECORDER: Record()}) as response,
-        ):
+        async with server, make_direct_client(url, timeout=Seconds(2.0), now=time.monotonic) as client:
+            assert await _one(client, url, Record()) == 200
             [connection] = client._transport._open  # type: ignore[attr-defined]
             opened = connection._transport.get_extra_info("socket")
             delays.append(opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-            async for _ in response.aiter_raw():
-                pass
 
     run(main)
     assert reads[0].endswith(b"\r\n\r\nhello"), "head and body came in two writes"
@@ -215,7 +209,7 @@ def test_a_request_that_is_given_up_before_its_answer_leaves_no_error_behind() -
         server = await asyncio.start_server(hold, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
         async with make_direct_client(url, timeout=Seconds(5.0), now=time.monotonic) as client:
-            task = asyncio.create_task(client.post(url, content=b"hello", extensions={RECORDER: Record()}))
+            task = asyncio.create_task(_one(client, url, Record()))
             await asyncio.sleep(0.02)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -228,21 +222,73 @@ def test_a_request_that_is_given_up_before_its_answer_leaves_no_error_behind() -
 
 
 def test_an_answer_that_no_recorder_takes_is_in_the_response() -> None:
-    async def main() -> tuple[str, str]:
+    async def main() -> str:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            for _ in range(2):
-                await reader.readuntil(b"\r\n\r\n")
-                await _play([STREAM, b"3\r\nabc\r\n", 0.02, b"4\r\ndefg\r\n0\r\n\r\n"], writer)
+            await reader.readuntil(b"\r\n\r\n")
+            await _play([STREAM, b"3\r\nabc\r\n", 0.02, b"4\r\ndefg\r\n0\r\n\r\n"], writer)
             writer.close()
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
         async with server, make_direct_client(url, timeout=Seconds(2.0), now=time.monotonic) as client:
-            direct = await client.direct(httpx.Request("GET", url))
-            await direct.aread()
-            return (await client.get(url)).text, direct.text
+            return (await client.get(url)).text
 
-    assert run(main) == ("abcdefg", "abcdefg")
+    assert run(main) == "abcdefg"
+
+
+def test_a_request_names_its_host_and_the_length_of_its_body() -> None:
+    heads: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            for _ in range(2):
+                heads.append(await reader.readuntil(b"\r\n\r\n"))
+                await reader.readexactly(5 if heads[-1].startswith(b"POST") else 0)
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+            await reader.read(1)  # until the client is done
+        finally:
+            writer.close()
+
+    async def main() -> bytes:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = httpx.URL(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1/x?y=1")
+        headers = httpx.Headers({"authorization": "Bearer k"})
+        async with server, make_direct_client(str(url), timeout=Seconds(2.0), now=time.monotonic) as client:
+            await client.record("POST", url, headers=headers, recorder=Record(), body=b"hello")
+            await client.record("GET", url, headers=headers, recorder=Record())
+        return url.netloc
+
+    host = run(main)
+    assert heads == [
+        b"POST /v1/x?y=1 HTTP/1.1\r\nHost: %s\r\nauthorization: Bearer k\r\nContent-Length: 5\r\n\r\n" % host,
+        b"GET /v1/x?y=1 HTTP/1.1\r\nHost: %s\r\nauthorization: Bearer k\r\n\r\n" % host,
+    ]
+
+
+def test_an_answer_that_breaks_off_on_a_kept_connection_is_not_asked_for_again() -> None:
+    """Its recorder has the first part already: a second answer would come behind it."""
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        for answer in (b"content-length: 2\r\n\r\nok", b"content-length: 9\r\n\r\nabc"):
+            await reader.readuntil(b"\r\n\r\nhello")
+            writer.write(b"HTTP/1.1 200 OK\r\n" + answer)
+        writer.close()
+
+    async def main() -> tuple[Any, Any, bytes]:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/metrics"
+        async with server, make_direct_client(url, timeout=Seconds(2.0), now=time.monotonic) as client:
+            first, broken = Record(), Record()
+            outcomes = [await _one(client, url, record, method="GET") for record in (first, broken)]
+            return *outcomes, broken.text
+
+    whole, part, text = run(main)
+    assert whole == 200
+    assert isinstance(part, httpx.RemoteProtocolError)
+    assert (text, connections) == (b"abc", 1)
 
 
 def test_a_kept_connection_that_the_server_closes_meanwhile_costs_no_reading() -> None:

@@ -12,14 +12,16 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-ALIVE_POLL = 0.2
+ALIVE_POLL = 0.5
+"""Seconds: an engine's end must be noticed within one, and each question (a container is inspected) takes the streams' time."""
+
 GIVE_UP = 10.0
 
 
 class Background:
     """Runs coroutines from sync code. The loop starts with the first call and ends with `close`, or with the object.
 
-    While a coroutine runs, the calling thread asks `alive` several times a second: what `alive` touches (a Docker
+    While a coroutine runs, the calling thread asks `alive` twice a second: what `alive` touches (a Docker
     client,
     a database session, a cancel request) stays on the caller's thread, and never delays a time stamp.
     """

@@ -5,12 +5,16 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import httpx
 
 from nightsweep.errors import InvalidPlan
 from nightsweep.probe.wire import RecordingTransport
 from nightsweep.units import Seconds
+
+if TYPE_CHECKING:
+    from nightsweep.probe.http2 import StampingTransport
 
 CONNECT_TIMEOUT = Seconds(10.0)
 
@@ -54,16 +58,15 @@ def ssl_context(*urls: str, ca: str | None = None, http2: bool = False) -> ssl.S
 
 
 class DirectClient(httpx.AsyncClient):
-    """A client that can also send a request as it stands: no cookies, redirects or authentication, which cost half a ms each."""
+    """A client that can also send a request as it stands: no cookies, redirects or authentication, which cost half a ms each.
 
-    def __init__(self, transport: httpx.AsyncBaseTransport, *, timeout: httpx.Timeout) -> None:
+    Attributes:
+        record: Sends one (see `RecordingTransport.record`); the caller limits its time.
+    """
+
+    def __init__(self, transport: RecordingTransport | StampingTransport, *, timeout: httpx.Timeout) -> None:
         super().__init__(transport=transport, trust_env=False, timeout=timeout)
-        self._direct = transport
-
-    async def direct(self, request: httpx.Request) -> httpx.Response:
-        """Return the answer once its head is there; the caller reads its stream and closes it."""
-        request.extensions.setdefault("timeout", self.timeout.as_dict())
-        return await self._direct.handle_async_request(request)
+        self.record = transport.record
 
 
 def make_direct_client(
@@ -75,15 +78,16 @@ def make_direct_client(
         http2: By HTTP/2: offered in the TLS handshake, spoken from the first byte without TLS. It costs about
             twice the CPU of HTTP/1.1 per chunk.
     """
+    timeouts = _timeouts(timeout)
     if http2:
         from nightsweep.probe.http2 import stamping_transport
 
-        transport = stamping_transport(*urls, verify=ssl_context(*urls, ca=ca, http2=True), now=now)
-        return DirectClient(transport, timeout=_timeouts(timeout))
+        verify = ssl_context(*urls, ca=ca, http2=True)
+        return DirectClient(stamping_transport(*urls, verify=verify, now=now, timeout=timeouts), timeout=timeouts)
     recording = RecordingTransport(
         verify=ssl_context(*urls, ca=ca), now=now, connect_timeout=min(float(timeout), float(CONNECT_TIMEOUT))
     )
-    return DirectClient(recording, timeout=_timeouts(timeout))
+    return DirectClient(recording, timeout=timeouts)
 
 
 def make_client(*urls: str, timeout: Seconds, ca: str | None = None) -> httpx.AsyncClient:

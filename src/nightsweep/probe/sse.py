@@ -16,8 +16,11 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from nightsweep.measurement.values import RequestAcceptance
@@ -34,8 +37,9 @@ OUTPUT = re.compile(
 Inside generated text a quote is escaped, so text cannot imitate a key.
 """
 
-COUNT_KEY = b'"completion_tokens":'
-COUNT = re.compile(rb"\s*(\d+)")
+EVENT = re.compile(rb'^data:(?:.*"completion_tokens":\s*(\d+))?.*\n?', re.MULTILINE)
+"""The line of an event, and the tokens so far, where it tells them."""
+
 NO_CHOICES = re.compile(rb'"choices":\s*\[\s*\]')
 ERROR = re.compile(rb'^data:\s*\{\s*"error":\s*[{"]', re.MULTILINE)
 DONE = b"[DONE]"
@@ -50,14 +54,12 @@ class Account:
     Attributes:
         chunk_at: Arrival of each event with output. Shape: (chunks,).
         chunk_tokens: Completion tokens so far at each of them; None where the server sends no continuous usage.
-        first_event: Arrival of the first event of any kind.
         error: What the server reported inside the stream.
         lack: What a stream that ended by itself should have had: an event, [DONE], usage.
     """
 
     chunk_at: tuple[float, ...]
     chunk_tokens: tuple[int, ...] | None
-    first_event: float | None
     prompt_tokens: int | None
     completion_tokens: int | None
     cached_tokens: int | None
@@ -77,20 +79,11 @@ def reports_error(last: bytes) -> bool:
     return ERROR.search(last) is not None
 
 
-def data_lines(stamps: Sequence[float], chunks: Sequence[bytes]) -> Iterator[tuple[float, bytes]]:
-    """Yield (arrival of its last byte, payload) of every `data:` line; reads may cut or join events anywhere."""
-    rest = b""
-    for at, chunk in zip(stamps, chunks, strict=True):
-        whole, newline, tail = chunk.rpartition(b"\n")
-        if not newline:
-            rest += chunk
-            continue
-        for line in (rest + whole).split(b"\n"):
-            if line.startswith(b"data:"):
-                yield at, line[5:].strip()
-        rest = tail
-    if stamps and rest.startswith(b"data:"):
-        yield stamps[-1], rest[5:].strip()
+def events_of(stamps: Sequence[float], chunks: Sequence[bytes]) -> Iterator[tuple[float, re.Match[bytes]]]:
+    """Yield (arrival of its last byte, match of EVENT) of every event; reads may cut or join events anywhere."""
+    ends = list(accumulate(map(len, chunks)))
+    for event in EVENT.finditer(b"".join(chunks)):
+        yield stamps[bisect_left(ends, event.end())], event
 
 
 def account(stamps: Sequence[float], chunks: Sequence[bytes]) -> Account:
@@ -103,30 +96,26 @@ def account(stamps: Sequence[float], chunks: Sequence[bytes]) -> Account:
     counted_at: list[float] = []
     counts: list[int] = []
     uncounted_at: list[float] = []
-    tail: list[bytes] = []
-    first_event: float | None = None
+    tail: deque[re.Match[bytes]] = deque(maxlen=TAIL)
     last = 0
-    for at, line in data_lines(stamps, chunks):
-        if first_event is None:
-            first_event = at
-        tail.append(line)
-        place = line.rfind(COUNT_KEY)
-        if place < 0:
-            if OUTPUT.search(line):
+    for at, event in events_of(stamps, chunks):
+        tail.append(event)
+        told = event[1]
+        if told is None:
+            if OUTPUT.search(event[0]):
                 uncounted_at.append(at)
-            continue
-        told = COUNT.match(line, place + len(COUNT_KEY))
-        count = int(told[1]) if told is not None else 0
-        if count > last and NO_CHOICES.search(line) is None:
+        elif (count := int(told)) > last:
             counted_at.append(at)
             counts.append(count)
             last = count
+            counted = event
+    if counts and NO_CHOICES.search(counted[0]):
+        del counted_at[-1], counts[-1]
     continuous = bool(counts) and not uncounted_at
-    ending = _ending(tail[-TAIL:])
+    ending = _ending([event[0].removeprefix(b"data:").strip() for event in tail])
     return Account(
         chunk_at=tuple(counted_at if continuous else _merged(counted_at, uncounted_at)),
         chunk_tokens=tuple(counts) if continuous else None,
-        first_event=first_event,
         prompt_tokens=ending.usage.get("prompt_tokens"),
         completion_tokens=ending.usage.get("completion_tokens"),
         cached_tokens=_cached(ending.usage),

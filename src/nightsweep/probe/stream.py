@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -14,7 +13,6 @@ from nightsweep.ports import Clock
 from nightsweep.probe.client import DirectClient
 from nightsweep.probe.repetition import repetition
 from nightsweep.probe.sse import account, has_output, reports_error
-from nightsweep.probe.wire import RECORDER
 from nightsweep.units import MonotonicSeconds, Seconds, Tokens
 
 SHOWN = 300
@@ -78,11 +76,8 @@ async def stream_once(
     """
     log.sent = clock.monotonic()
     try:
-        request = httpx.Request("POST", url, content=body, headers=headers, extensions={RECORDER: log})
-        async with asyncio.timeout(float(timeout)), contextlib.aclosing(await client.direct(request)) as response:
-            log.status = response.status_code
-            async for _ in response.stream:  # type: ignore[union-attr]
-                pass
+        async with asyncio.timeout(float(timeout)):
+            log.status = await client.record("POST", url, headers=headers, recorder=log, body=body)
         log.error = _error_of(log)
     except asyncio.CancelledError:
         log.cancelled = True

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import httptools
 import httpx
 
-RECORDER = "recorder"
-"""Name of the request extension that holds the `Recorder`; without one the body is in the response, as ever."""
+Header = tuple[bytes, bytes]
 
 
 class Recorder(Protocol):
@@ -31,7 +30,7 @@ class Recorder(Protocol):
 
 
 class RecordingTransport(httpx.AsyncBaseTransport):
-    """Sends requests and lets their recorders have the answers' bodies. It waits as long as the caller does.
+    """Sends requests and lets recorders have the answers' bodies. It waits as long as the caller does.
 
     Args:
         now: The probe's monotonic clock.
@@ -45,23 +44,37 @@ class RecordingTransport(httpx.AsyncBaseTransport):
         self._idle: dict[tuple[str, str, int], list[_Connection]] = {}
         self._open: set[_Connection] = set()
 
+    async def record(
+        self, method: str, url: httpx.URL, *, headers: httpx.Headers, recorder: Recorder, body: bytes = b""
+    ) -> int:
+        """Send a request, let the recorder have the answer's body, and return the status once the answer has ended."""
+        length = [(b"Content-Length", b"%d" % len(body))] if body else []
+        head = [(b"Host", url.netloc), *headers.raw, *length]
+        status, _ = await self._exchange(method, url, head, body, recorder)
+        return status
+
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send the request and return once the head of the answer is there; reading the stream waits for its end."""
-        whole = _Whole()
-        recorder: Recorder = request.extensions.get(RECORDER) or whole
-        body = await request.aread()
-        origin = _origin(request.url)
+        """Answer a request of httpx's own client, once all of the answer is there."""
+        whole, body = _Whole(), await request.aread()
+        status, headers = await self._exchange(request.method, request.url, request.headers.raw, body, whole)
+        return httpx.Response(status, headers=headers, stream=httpx.ByteStream(b"".join(whole.pieces)))
+
+    async def _exchange(
+        self, method: str, url: httpx.URL, headers: Sequence[Header], body: bytes, recorder: Recorder
+    ) -> tuple[int, list[Header]]:
+        origin = _origin(url)
         kept = self._waiting(origin)
-        connection = kept or await self._connected(origin, request)
+        connection = kept or await self._connected(origin)
         try:
-            status, headers = await connection.ask(_head(request) + body, recorder)
-        except BaseException as error:
-            self._drop(connection)
-            if kept is not None and request.method == "GET" and isinstance(error, httpx.RemoteProtocolError):
-                return await self.handle_async_request(request)  # the server closed what it had kept long enough
-            raise
-        stream = _Body(connection, whole.pieces, lambda: self._back(origin, connection))
-        return httpx.Response(status, headers=headers, stream=stream)
+            return await connection.exchange(_head(method, url, headers) + body, recorder)
+        except httpx.RemoteProtocolError:
+            if kept is None or method != "GET" or connection.answering:
+                raise
+        finally:
+            self._back(origin, connection)
+        return await self._exchange(
+            method, url, headers, body, recorder
+        )  # the server closed what it had kept long enough
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -79,7 +92,7 @@ class RecordingTransport(httpx.AsyncBaseTransport):
             self._drop(connection)
         return None
 
-    async def _connected(self, origin: tuple[str, str, int], request: httpx.Request) -> _Connection:
+    async def _connected(self, origin: tuple[str, str, int]) -> _Connection:
         scheme, host, port = origin
         secure = scheme == "https"
         loop = asyncio.get_running_loop()
@@ -93,9 +106,9 @@ class RecordingTransport(httpx.AsyncBaseTransport):
                     server_hostname=host if secure else None,
                 )
         except TimeoutError as error:
-            raise httpx.ConnectTimeout(f"no connection in {self._connect_timeout:g} s", request=request) from error
+            raise httpx.ConnectTimeout(f"no connection in {self._connect_timeout:g} s") from error
         except OSError as error:
-            raise httpx.ConnectError(str(error), request=request) from error
+            raise httpx.ConnectError(str(error)) from error
         self._open.add(connection)
         return connection
 
@@ -112,7 +125,7 @@ class RecordingTransport(httpx.AsyncBaseTransport):
 
 
 class _Whole:
-    """The recorder of a request that brings none: it keeps the body for the response."""
+    """The recorder of a request whose answer httpx has: it keeps the body for the response."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
@@ -120,23 +133,6 @@ class _Whole:
     def receive(self, at: float, data: bytes) -> None:
         """Keep a piece."""
         self.pieces.append(data)
-
-
-class _Body(httpx.AsyncByteStream):
-    """The rest of an answer, which ends with it. What a recorder has is not yielded once more."""
-
-    def __init__(self, connection: _Connection, pieces: list[bytes], back: Callable[[], None]) -> None:
-        self._connection = connection
-        self._pieces = pieces
-        self._back = back
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        await self._connection.ended()
-        for piece in self._pieces:
-            yield piece
-
-    async def aclose(self) -> None:
-        self._back()
 
 
 class _Connection(asyncio.Protocol):
@@ -148,9 +144,9 @@ class _Connection(asyncio.Protocol):
         self._parser: Any = None
         self._receive: Callable[[float, bytes], None] = _ignore
         self._at = 0.0
-        self._headers: list[tuple[bytes, bytes]] = []
-        self._answered: asyncio.Future[None] | None = None
+        self._headers: list[Header] = []
         self._ended: asyncio.Future[None] | None = None
+        self.answering = False
         self._complete = True
         self._until_close = False
         self._lost = False
@@ -160,34 +156,23 @@ class _Connection(asyncio.Protocol):
         """Whether another request may be sent on it."""
         return self._complete and not self._lost and not self._transport.is_closing()
 
-    async def ask(self, request: bytes, recorder: Recorder) -> tuple[int, list[tuple[bytes, bytes]]]:
-        """Send a request; return status and headers."""
-        loop = asyncio.get_running_loop()
+    async def exchange(self, request: bytes, recorder: Recorder) -> tuple[int, list[Header]]:
+        """Send a request; return status and headers once the answer has ended."""
         self._parser = httptools.HttpResponseParser(self)
         self._receive = recorder.receive
-        self._headers, self._complete, self._until_close = [], False, False
-        self._answered, self._ended = loop.create_future(), loop.create_future()
+        self._headers, self.answering, self._complete, self._until_close = [], False, False, False
+        self._ended = asyncio.get_running_loop().create_future()
         self._transport.write(request)
-        await self._answered
+        await self._ended
         return self._parser.get_status_code(), self._headers
-
-    async def ended(self) -> None:
-        """Wait for the end of the answer."""
-        if self._ended is not None:
-            await self._ended
 
     def abort(self) -> None:
         """Close at once; bytes that still come are nobody's."""
         self._receive = _ignore
         if self._transport is not None:
             self._transport.abort()
-        for waited in (self._answered, self._ended):
-            if waited is None or waited.cancelled():
-                continue
-            if waited.done():
-                waited.exception()  # seen, so that asyncio does not complain of an error that nobody came for
-            else:
-                waited.cancel()  # nobody waits any more: the end of the connection is no error of this request
+        if self._ended is not None:
+            self._ended.cancel()  # nobody waits any more: the end of the connection is no error of this request
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
@@ -204,8 +189,8 @@ class _Connection(asyncio.Protocol):
         self._lost = True
         if self._complete:
             return
-        if self._until_close and exc is None and self._ended is not None and not self._ended.done():
-            self._ended.set_result(None)
+        if self._until_close and exc is None:
+            self._end()
         else:
             self._fail(f"the connection was closed within the answer{f' ({exc})' if exc else ''}")
 
@@ -214,9 +199,8 @@ class _Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         framed = {b"content-length", b"transfer-encoding"}
+        self.answering = True
         self._until_close = not any(name.lower() in framed for name, _ in self._headers)
-        if self._answered is not None and not self._answered.done():
-            self._answered.set_result(None)
 
     def on_body(self, body: bytes) -> None:
         self._receive(self._at, body)
@@ -224,16 +208,15 @@ class _Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         self._complete = bool(self._parser.should_keep_alive())
         self._receive = _ignore
+        self._end()
+
+    def _end(self) -> None:
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
 
     def _fail(self, reason: str) -> None:
-        error = httpx.RemoteProtocolError(reason)
-        for waited in (self._answered, self._ended):
-            if waited is not None and not waited.done():
-                waited.set_exception(error)
-                waited.exception()  # seen: whoever waits gets it, and one that was cancelled is nobody to complain for
-                return
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_exception(httpx.RemoteProtocolError(reason))
 
 
 def _ignore(at: float, data: bytes) -> None:
@@ -244,7 +227,7 @@ def _origin(url: httpx.URL) -> tuple[str, str, int]:
     return url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80)
 
 
-def _head(request: httpx.Request) -> bytes:
-    lines = [b"%s %s HTTP/1.1" % (request.method.encode(), request.url.raw_path)]
-    lines += [b"%s: %s" % header for header in request.headers.raw]
+def _head(method: str, url: httpx.URL, headers: Sequence[Header]) -> bytes:
+    lines = [b"%s %s HTTP/1.1" % (method.encode(), url.raw_path)]
+    lines += [b"%s: %s" % header for header in headers]
     return b"\r\n".join(lines) + b"\r\n\r\n"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightsweep.probe.sse import account, data_lines, has_output, reports_error
+from nightsweep.probe.sse import account, events_of, has_output, reports_error
 
 DATA = Path(__file__).parents[2] / "data" / "sse"
 RECORDINGS = sorted(path.name for path in DATA.glob("*.txt"))
@@ -103,12 +103,6 @@ def test_a_stream_that_was_cut_has_its_chunks_and_says_what_it_lacks() -> None:
     assert seen.lack == "the stream ended without [DONE]"
 
 
-def test_the_first_event_of_a_recording_is_its_role_chunk() -> None:
-    stamps, chunks = recorded("vllm-0.32.0-one-token.txt")
-    seen = account(stamps, chunks)
-    assert (seen.first_event, seen.chunk_tokens) == (0.02072, (1,))
-
-
 def test_an_error_inside_a_stream_is_found_although_done_follows() -> None:
     chunks = [
         b'data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}\n\n',
@@ -160,7 +154,71 @@ def test_reads_may_cut_a_stream_anywhere(cuts: list[int], name: str) -> None:
 @given(junk=st.lists(st.binary(max_size=200), max_size=20))
 def test_junk_raises_nothing_and_counts_nothing_but_its_own_words(junk: list[bytes]) -> None:
     account([0.0] * len(junk), junk)
-    assert all(isinstance(line, bytes) for _, line in data_lines([0.0] * len(junk), junk))
+    assert all(event[0].startswith(b"data:") for _, event in events_of([0.0] * len(junk), junk))
+
+
+def by_json(stamps: Sequence[float], chunks: Sequence[bytes]) -> tuple[list[float], list[int]]:
+    """Return arrival and count of every chunk with tokens, in the plain way: each event read as JSON as it is complete."""
+    found_at, counts = [], []
+    received, read = b"", 0
+    for at, chunk in zip(stamps, chunks, strict=True):
+        received += chunk
+        *lines, received = received.split(b"\n")
+        for line in lines:
+            if line.startswith(b"data:") and line[5:].strip() != b"[DONE]":
+                event = json.loads(line[5:])
+                count = (event.get("usage") or {}).get("completion_tokens") or 0
+                if count > read and event["choices"]:
+                    found_at.append(at)
+                    counts.append(count)
+                    read = count
+    return found_at, counts
+
+
+@given(
+    steps=st.lists(st.integers(min_value=0, max_value=9), min_size=1, max_size=40),
+    texts=st.lists(st.text(max_size=12), min_size=1, max_size=5),
+    cuts=st.lists(st.integers(min_value=1, max_value=400), min_size=1, max_size=30),
+    separators=st.sampled_from([(",", ":"), (", ", ": ")]),
+    newline=st.sampled_from([b"\n", b"\r\n"]),
+)
+def test_chunks_counts_and_arrivals_are_those_that_reading_each_event_as_json_gives(
+    steps: list[int], texts: list[str], cuts: list[int], separators: tuple[str, str], newline: bytes
+) -> None:
+    tokens, stream = 0, b""
+    for place, step in enumerate([*steps, 0]):
+        tokens += step
+        last = place == len(steps)
+        body = {
+            "choices": [] if last else [{"index": 0, "text": texts[place % len(texts)]}],
+            "usage": {"prompt_tokens": 3, "completion_tokens": tokens},
+        }
+        stream += b"data: " + json.dumps(body, separators=separators).encode() + 2 * newline
+    stream += b"data: [DONE]" + 2 * newline
+    pieces, place = [], 0
+    while stream:
+        size = cuts[place % len(cuts)]
+        pieces.append(stream[:size])
+        stream, place = stream[size:], place + 1
+    stamps = [0.5 * i for i in range(len(pieces))]
+    seen, (plain_at, plain_counts) = account(stamps, pieces), by_json(stamps, pieces)
+    assert seen.completion_tokens == tokens
+    assert (list(seen.chunk_tokens or ()), seen.lack, seen.error) == (plain_counts, None, None)
+    if plain_counts:
+        assert list(seen.chunk_at) == plain_at
+
+
+def test_an_event_that_no_newline_ends_has_come_with_the_last_read() -> None:
+    stream = b'data: {"choices":[{"text":"a"}],"usage":{"completion_tokens":1}}'
+    seen = account([1.0, 2.0, 3.0], [stream[:20], stream[20:50], stream[50:]])
+    assert (seen.chunk_at, seen.chunk_tokens) == ((3.0,), (1,))
+
+
+def test_a_usage_of_the_whole_is_no_chunk_also_where_it_is_larger_than_the_last_count() -> None:
+    text = b'data: {"choices":[{"text":"a"}],"usage":{"completion_tokens":%d}}\n\n'
+    usage = b'data: {"choices": [ ], "usage": {"completion_tokens": 5}}\n\n'
+    seen = account([1.0, 2.0, 3.0, 4.0], [text % 1, text % 3, usage, b"data: [DONE]\n\n"])
+    assert (seen.chunk_at, seen.chunk_tokens, seen.completion_tokens) == ((1.0, 2.0), (1, 3), 5)
 
 
 # --- per-request acceptance, and SGLang's native stream
