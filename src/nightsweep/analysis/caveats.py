@@ -40,6 +40,7 @@ def caveats(
         lambda: _imported(cells),
         lambda: _lone_leads(cells),
         lambda: _single_runs(cells),
+        lambda: _means(cells),
         lambda: _open_leads(cells),
         lambda: _wide(cells),
         lambda: _single_boots(boots, cells),
@@ -176,22 +177,41 @@ def _single_runs(cells: Sequence[CellSummary]) -> Iterator[str]:
         yield f"n=1: one run is not a measurement. {text.plural(len(single), 'cell')}: {text.several(single)}."
 
 
+def _means(cells: Sequence[CellSummary]) -> Iterator[str]:
+    """Name what was imported as one number: a mean of runs that are not there, or of how many nobody says."""
+    lone = [(cell, cell.decode_rate) for cell in cells if cell.decode_rate is not None and cell.decode_rate.n == 1]
+    means = [f"{cell_name(cell)} ({rate.stated})" for cell, rate in lone if rate.stated is not None and rate.stated > 1]
+    if means:
+        yield (
+            "One number for several runs, as the file states them; each run, and so the spread, is not known. "
+            f"{text.plural(len(means), 'cell')} (runs): {text.several(means)}."
+        )
+    unknown = [cell_name(cell) for cell, rate in lone if rate.stated is None]
+    if unknown:
+        yield (
+            f"The file does not say of how many runs a number is. {text.plural(len(unknown), 'cell')}: "
+            f"{text.several(unknown)}."
+        )
+
+
 def _open_leads(cells: Sequence[CellSummary]) -> Iterator[str]:
     """Where the highest mean is not told apart from the next one by the ranges of their runs."""
-    open_leads = []
+    open_leads, stated = [], ""
     for first, second in leads(cells):
         if second is not None and overlap(first, second):
+            if any(one.decode_rate is not None and one.decode_rate.stated != 1 for one in (first, second)):
+                stated = " or a mean whose runs are not known"
             at = f"{text.plural(first.concurrency, 'stream')}, T={text.temperature(first.temperature)}"
             open_leads.append(f"{at} ({first.config} and {second.config})")
     if open_leads:
         yield (
             "Which config is ahead is open, because the runs of the two highest means overlap or one of them is "
-            f"a single run: {text.several(open_leads)}."
+            f"a single run{stated}: {text.several(open_leads)}."
         )
 
 
 def overlap(first: CellSummary, second: CellSummary) -> bool:
-    """Return whether the runs do not tell the two apart: their ranges overlap, or one of them is a single run."""
+    """Return whether the runs do not tell the two apart: their ranges overlap, or one of them is one number alone."""
     a, b = first.decode_rate, second.decode_rate
     return a is not None and b is not None and (a.n == 1 or b.n == 1 or b.maximum >= a.minimum)
 

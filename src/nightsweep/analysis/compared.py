@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -15,6 +15,7 @@ from nightsweep.analysis.intervals import Observation
 from nightsweep.analysis.pooled import PooledRate, PooledRatio, observed, pooled_rates, pooled_ratio
 from nightsweep.analysis.pooled_shown import POOLED_NOTE, interval_document, pooled_document, tested, with_interval
 from nightsweep.analysis.sides import Pairing, Side, brief, measured
+from nightsweep.analysis.stated import stated_of
 from nightsweep.analysis.summary import spread_of
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.analysis.values import Spread, WindowRow
@@ -100,7 +101,17 @@ def _compared(
         pooled.get((side.fingerprint, side.conditions, cell[0], float(cell[1]))) for side in (pairing.a, pairing.b)
     )
     a, b = (_spread(side.get(cell, ())) for side in sides)
-    return Compared(*cell, a, b, plain, one, other, pooled_ratio(one, other))
+    return Compared(*cell, a, b, _as_stated(plain, a, b), one, other, pooled_ratio(one, other))
+
+
+def _as_stated(plain: Comparison, a: Spread | None, b: Spread | None) -> Comparison:
+    """Return the comparison with a lone row that is no single run called what its file says it is."""
+    lone = [(name, side) for name, side in (("A", a), ("B", b)) if side is not None and side.n == 1]
+    if all(side.stated == 1 for _, side in lone) or text.ONE_RUN not in (plain.why or ""):
+        return plain
+    said = "; ".join(f"{name}: {text.lone(side)}" for name, side in lone)
+    single = ", and one run is not a measurement" if any(side.runs == 1 for _, side in lone) else ""
+    return replace(plain, why=f"no spread of the single runs is known ({said}){single}")
 
 
 def _by_cell(rows: Sequence[WindowRow]) -> dict[Cell, list[WindowRow]]:
@@ -117,7 +128,7 @@ def _observations(rows: Sequence[WindowRow], *, side: str = "") -> list[Observat
 
 def _spread(rows: Sequence[WindowRow]) -> Spread | None:
     rates = [row.decode_rate for row in rows if row.decode_rate is not None]
-    return spread_of(rates, boots=[row.boot_id for row in rows])
+    return spread_of(rates, boots=[row.boot_id for row in rows], stated=stated_of(row.notes for row in rows))
 
 
 # --- what is said before the table -----------------------------------------------------------------------------------
@@ -207,7 +218,9 @@ def _plain_values(one: Compared, *, digits: int) -> tuple[str, ...]:
 def _runs(spread: Spread | None, *, digits: int) -> str:
     if spread is None:
         return "none"
-    return f"{spread.n} in {text.plural(spread.boots, 'boot')}: {text.value_range(spread, digits=digits)}"
+    if spread.n == 1 and spread.stated != 1:
+        return text.lone(spread)
+    return f"{text.runs(spread)} in {text.plural(spread.boots, 'boot')}: {text.value_range(spread, digits=digits)}"
 
 
 def span(low: float | None, high: float | None) -> str:
@@ -226,7 +239,7 @@ def verdict(plain: Comparison) -> str:
 
 
 def _mark(one: Compared) -> str:
-    lone = any(spread is not None and spread.n == 1 for spread in (one.a, one.b))
+    lone = any(spread is not None and spread.runs == 1 for spread in (one.a, one.b))
     return "single" if lone else ""
 
 

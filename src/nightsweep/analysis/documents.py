@@ -53,6 +53,7 @@ CELL_FIELDS: tuple[str, ...] = (
     "box",
     "simulated",
     "source",
+    "runs",
 )
 """Columns of the CSV of cells: dotted paths into `cell_document`."""
 
@@ -120,7 +121,11 @@ SWEEP_FIELDS: tuple[str, ...] = (
 
 
 def cell_document(cell: CellSummary) -> Document:
-    """Return a cell; every number with mean, n, boots, min, max, sd and CV (a ratio)."""
+    """Return a cell; every number with mean, n, boots, min, max, sd and CV (a ratio).
+
+    `n` counts stored rows, `runs` the runs that stand behind the rate: more where an imported row is a mean of several, null
+    where its file does not say how many.
+    """
     return {
         "config": cell.config,
         "config_fingerprint": cell.config_fingerprint,
@@ -145,6 +150,7 @@ def cell_document(cell: CellSummary) -> Document:
         "box": cell.box,
         "simulated": cell.simulated,
         "source": source_of(cell.source),
+        "runs": 0 if cell.decode_rate is None else cell.decode_rate.runs,
     }
 
 

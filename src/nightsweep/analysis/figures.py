@@ -143,9 +143,9 @@ def acceptance_table(measured: Measured, *, temperature: Decimal) -> Table | Non
     def row_of(one: Series) -> Row:
         spreads = [mark.spread for mark in one.marks]
         fields = [_percent(spread) for spread in spreads] + [text.ABSENT] * (deepest - len(spreads))
-        most = max(spread.n for spread in spreads)
+        most = max(spreads, key=lambda spread: spread.n)
         boots = max(spread.boots for spread in spreads)
-        return Row((one.name, str(most), str(boots), *fields), mark="single" if most == 1 else "")
+        return Row((one.name, text.runs(most), str(boots), *fields), mark="single" if most.runs == 1 else "")
 
     columns = (
         Column("config", right=False),

@@ -102,7 +102,7 @@ def groups_table(groups: Sequence[GroupSummary], *, by: Sequence[str], title: st
             str(group.conditions),
             str(group.flagged or ""),
         )
-        return Row(values, mark="flagged" if rate is None else "single" if rate.n == 1 else "")
+        return Row(values, mark="flagged" if rate is None else "single" if rate.runs == 1 else "")
 
     columns = (
         *(Column(key, right=False) for key in by),

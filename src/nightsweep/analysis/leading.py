@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from nightsweep.analysis.values import CellSummary
-from nightsweep.plan.words import MEAN_OF
 
 
 def leads(cells: Sequence[CellSummary]) -> tuple[tuple[CellSummary, CellSummary | None], ...]:
@@ -29,10 +28,4 @@ def leads(cells: Sequence[CellSummary]) -> tuple[tuple[CellSummary, CellSummary 
 
 def lone_leads(cells: Sequence[CellSummary]) -> list[CellSummary]:
     """Return the cells that are ahead of another config's by one run."""
-    return [
-        first for first, second in leads(cells) if second is not None and first.single and not _stands_for_more(first)
-    ]
-
-
-def _stands_for_more(cell: CellSummary) -> bool:
-    return any(note.startswith(MEAN_OF) for note in cell.notes)
+    return [first for first, second in leads(cells) if second is not None and first.single]

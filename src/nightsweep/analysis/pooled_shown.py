@@ -10,6 +10,7 @@ from nightsweep.analysis import text
 from nightsweep.analysis.intervals import Interval
 from nightsweep.analysis.pooled import PooledRate, pooled_rates
 from nightsweep.analysis.sides import measured
+from nightsweep.analysis.stated import stated_of
 from nightsweep.analysis.summary import spread_of
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.analysis.values import Spread, WindowRow
@@ -69,7 +70,7 @@ def pooled_cells(windows: Sequence[WindowRow], *, family: Sequence[WindowRow] = 
         key = (pooled.config_fingerprint, pooled.conditions, pooled.box, pooled.streams, pooled.temperature)
         group = cells.get(key, [])
         rates = [row.decode_rate for row in group if row.decode_rate is not None]
-        plain = spread_of(rates, boots=[row.boot_id for row in group])
+        plain = spread_of(rates, boots=[row.boot_id for row in group], stated=stated_of(row.notes for row in group))
         if plain is not None:
             found.append((group[0], plain, pooled))
     return found
@@ -99,7 +100,7 @@ def pooled_cells_table(found: Sequence[Beside], *, title: str) -> Table:
                 str(row.concurrency),
                 text.temperature(row.temperature),
                 text.number(plain.mean, digits=digits),
-                str(plain.n),
+                text.runs(plain),
                 text.value_range(plain, digits=digits),
                 with_interval(pooled, digits=digits),
                 tested(pooled),

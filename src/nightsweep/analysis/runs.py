@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from nightsweep.analysis import listings, text
 from nightsweep.analysis.series import Key, Known, drawn, key_of
+from nightsweep.analysis.stated import stated_of
 from nightsweep.analysis.summary import spread_of
 from nightsweep.analysis.tables import SINGLE_BATCH_NOTE, Column, Group, Row, Table
 from nightsweep.analysis.values import BootRow, WindowRow
@@ -33,8 +34,11 @@ def runs_table(windows: Sequence[WindowRow], known: Known, *, simulated: bool) -
     def row_of(place: tuple[Decimal, int], rows: Sequence[WindowRow]) -> Row:
         boots = len({row.boot_id for row in rows})
         runs = runs_of([(row.boot_id, row.decode_rate or 0.0) for row in rows], digits=digits)
-        values = (str(place[1]), text.temperature(place[0]), str(len(rows)), str(boots), runs)
-        return Row(values, mark="single" if len(rows) == 1 else "")
+        rate = spread_of(
+            [row.decode_rate or 0.0 for row in rows], boots=(), stated=stated_of(row.notes for row in rows)
+        )
+        values = (str(place[1]), text.temperature(place[0]), text.runs(rate), str(boots), runs)
+        return Row(values, mark="single" if rate is not None and rate.runs == 1 else "")
 
     groups = tuple(
         Group(name, tuple(row_of(place, cells[key][place]) for place in sorted(cells[key])))
@@ -92,7 +96,7 @@ def single_batch_runs_table(
                 text.ABSENT if boot is None else listings.kv_tokens(boot),
                 text.ABSENT if boot is None else text.number(boot.weights, digits=2),
             ),
-            mark="single" if len(rows) == 1 else "",
+            mark="single" if len(rows) == stated_of(row.notes for row in rows) == 1 else "",
         )
 
     order = list(known.names)

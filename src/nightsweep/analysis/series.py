@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from nightsweep.analysis import tables, text
 from nightsweep.analysis.plots import Mark, Panel, Series, Tick
+from nightsweep.analysis.stated import stated_of
 from nightsweep.analysis.summary import spread_of
 from nightsweep.analysis.values import WindowRow
 
@@ -106,7 +107,7 @@ def _series(known: Known, found: Mapping[tuple[Key, int, int], tuple[WindowRow, 
 
 def _mark(place: int, seen: Sequence[tuple[WindowRow, float]]) -> Mark:
     values = tuple(value for _, value in seen)
-    spread = spread_of(values, boots=(row.boot_id for row, _ in seen))
+    spread = spread_of(values, boots=(row.boot_id for row, _ in seen), stated=stated_of(row.notes for row, _ in seen))
     assert spread is not None, "a mark has a value"
     return Mark(float(place), spread, values)
 

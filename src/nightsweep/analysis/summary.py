@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from nightsweep.analysis.stated import stated_of
 from nightsweep.analysis.values import CellSummary, PrefillRow, PrefillSummary, Spread, WindowRow
 from nightsweep.measurement.flagged import FLAGS
 
 Row = TypeVar("Row", WindowRow, PrefillRow)
 
 
-def spread_of(values: Sequence[float], *, boots: Iterable[int]) -> Spread | None:
+def spread_of(values: Sequence[float], *, boots: Iterable[int], stated: int | None = 1) -> Spread | None:
     """Return run count, mean, range and sample standard deviation of the values; None for none.
 
     Sums are exact (`math.fsum`) and the deviation is taken around the mean: large values with a small spread keep it.
-    `boots` are the boots that the values come from, in any order and number.
+    `boots` are the boots that the values come from, in any order and number; `stated` as of `Spread`.
 
     Raises:
         ValueError: A value is not finite: that is no measurement.
@@ -30,7 +32,7 @@ def spread_of(values: Sequence[float], *, boots: Iterable[int]) -> Spread | None
     low, high = min(values), max(values)
     mean = min(max(math.fsum(values) / n, low), high)  # rounding must not put a mean outside its range
     sd = None if n == 1 else math.sqrt(math.fsum((value - mean) * (value - mean) for value in values) / (n - 1))
-    return Spread(n=n, boots=len(set(boots)), mean=mean, minimum=low, maximum=high, sd=sd)
+    return Spread(n=n, boots=len(set(boots)), mean=mean, minimum=low, maximum=high, sd=sd, stated=stated)
 
 
 def summarise(rows: Sequence[WindowRow]) -> list[CellSummary]:
@@ -93,6 +95,7 @@ def _summary(group: Sequence[WindowRow]) -> CellSummary:
     clean = [row for row in group if not row.flags]
     newest = max(group, key=lambda row: row.window_id)
     counts = _flag_counts(group)
+    spread = functools.partial(_spread, clean, stated=stated_of(row.notes for row in clean))
     return CellSummary(
         config=newest.config,
         config_fingerprint=newest.config_fingerprint,
@@ -102,16 +105,16 @@ def _summary(group: Sequence[WindowRow]) -> CellSummary:
         box=newest.box,
         simulated=newest.simulated,
         source=newest.source,
-        decode_rate=_spread(clean, lambda row: row.decode_rate),
-        acceptance_length=_spread(clean, lambda row: row.acceptance_length),
-        acceptance_rate=_spread(clean, lambda row: row.acceptance_rate),
-        report_rate=_spread(clean, lambda row: row.report_rate),
-        occupancy=_spread(clean, lambda row: row.occupancy),
-        streams_per_step=_spread(clean, lambda row: row.streams_per_step),
-        step_time=_spread(clean, lambda row: row.step_time),
-        tokens_per_step_and_stream=_spread(clean, lambda row: row.tokens_per_step_and_stream),
-        ttft_p50=_spread(clean, lambda row: row.ttft_p50),
-        tpot_p50=_spread(clean, lambda row: row.tpot_p50),
+        decode_rate=spread(lambda row: row.decode_rate),
+        acceptance_length=spread(lambda row: row.acceptance_length),
+        acceptance_rate=spread(lambda row: row.acceptance_rate),
+        report_rate=spread(lambda row: row.report_rate),
+        occupancy=spread(lambda row: row.occupancy),
+        streams_per_step=spread(lambda row: row.streams_per_step),
+        step_time=spread(lambda row: row.step_time),
+        tokens_per_step_and_stream=spread(lambda row: row.tokens_per_step_and_stream),
+        ttft_p50=spread(lambda row: row.ttft_p50),
+        tpot_p50=spread(lambda row: row.tpot_p50),
         flagged=len(group) - len(clean),
         flags=tuple(counts),
         flag_counts=counts,
@@ -140,9 +143,9 @@ def _prefill_summary(group: Sequence[PrefillRow]) -> PrefillSummary:
     )
 
 
-def _spread(rows: Sequence[Row], value_of: Callable[[Row], float | None]) -> Spread | None:
+def _spread(rows: Sequence[Row], value_of: Callable[[Row], float | None], *, stated: int | None = 1) -> Spread | None:
     measured = [(value, row.boot_id) for row in rows if (value := value_of(row)) is not None]
-    return spread_of([value for value, _ in measured], boots=(boot for _, boot in measured))
+    return spread_of([value for value, _ in measured], boots=(boot for _, boot in measured), stated=stated)
 
 
 def _flag_counts(rows: Sequence[Row]) -> dict[str, int]:

@@ -386,7 +386,13 @@ def _pivot_field(cell: CellSummary | None, *, digits: int) -> str:
     if rate is None:
         return f"{text.ABSENT} ({cell.flagged} flagged)"
     mean = text.number(rate.mean, digits=digits)
-    return f"{mean} (1: one run)" if rate.n == 1 else f"{mean} ({rate.n}: {text.value_range(rate, digits=digits)})"
+    if rate.runs == 1:
+        return f"{mean} (1: {text.ONE_RUN})"
+    return (
+        f"{mean} ({text.lone(rate)})"
+        if rate.n == 1
+        else f"{mean} ({text.runs(rate)}: {text.value_range(rate, digits=digits)})"
+    )
 
 
 def grouped(rows: Sequence[T], *, heading: Callable[[T], str], row_of: Callable[[T], Row]) -> tuple[Group, ...]:

@@ -12,6 +12,7 @@ from nightsweep.plan.words import UNKNOWN_TEMPERATURE
 
 ABSENT = "–"
 ONE_RUN = "one run"
+UNKNOWN_RUNS = "unknown number of runs"
 SIMULATED = "SIMULATED"
 
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.")
@@ -49,11 +50,11 @@ def temperature_or_none(value: Decimal) -> float | None:
 
 
 def value_range(spread: Spread | None, *, digits: int, factor: float = 1.0) -> str:
-    """Return "least–most"; for one run, that it is one."""
+    """Return "least–most"; for one run, that it is one, and for an imported mean, of how many it is."""
     if spread is None:
         return ABSENT
     if spread.n == 1:
-        return ONE_RUN
+        return lone(spread)
     return f"{spread.minimum * factor:,.{digits}f}–{spread.maximum * factor:,.{digits}f}"
 
 
@@ -72,9 +73,22 @@ def with_range(spread: Spread | None, *, digits: int, factor: float = 1.0, of: S
     return f"{mean} ({more})" if more else mean
 
 
+def lone(spread: Spread) -> str:
+    """Return what a number of one row stands for: a run, or a mean whose single runs nobody knows."""
+    if spread.stated is None:
+        return UNKNOWN_RUNS
+    return ONE_RUN if spread.stated == 1 else f"mean of {spread.stated} runs, spread unknown"
+
+
 def runs(spread: Spread | None) -> str:
-    """Return the run count."""
-    return "0" if spread is None else str(spread.n)
+    """Return the run count; of imported rows that are no single runs, what is known of it."""
+    if spread is None:
+        return "0"
+    if spread.stated == 1:
+        return str(spread.n)
+    if spread.n > 1:
+        return f"{spread.n} rows"
+    return "?" if spread.stated is None else f"mean of {spread.stated}"
 
 
 def percent(ratio: float | None, *, digits: int = 0) -> str:

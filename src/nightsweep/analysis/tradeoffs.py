@@ -10,6 +10,7 @@ from nightsweep.analysis import text
 from nightsweep.analysis.figures import Measured, slug
 from nightsweep.analysis.plots import Field, Fields, Figure, Spot
 from nightsweep.analysis.series import Key, drawn, key_of
+from nightsweep.analysis.stated import stated_of
 from nightsweep.analysis.summary import spread_of
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.analysis.values import BootRow, Spread
@@ -88,7 +89,8 @@ def tradeoff_table(measured: Measured, *, boots: Sequence[BootRow], temperature:
     def row_of(key: Key, name: str) -> Row:
         fields: list[str] = []
         for streams in ends:
-            rate = _spread(rates[streams].get(key, ()))
+            here_of = [row for row in drawn(here.rows) if key_of(row) == key and row.concurrency == streams]
+            rate = _spread(rates[streams].get(key, ()), stated=stated_of(row.notes for row in here_of))
             fields += [
                 text.number(None if rate is None else rate.mean, digits=digits[streams]),
                 text.runs(rate),
@@ -202,8 +204,8 @@ def begins_at(values: Iterable[float]) -> float:
     return max(0.0, low - max(high - low, 0.05 * high) * 0.25)
 
 
-def _spread(values: Sequence[tuple[float, int]]) -> Spread | None:
-    return spread_of([value for value, _ in values], boots=(boot for _, boot in values))
+def _spread(values: Sequence[tuple[float, int]], *, stated: int | None = 1) -> Spread | None:
+    return spread_of([value for value, _ in values], boots=(boot for _, boot in values), stated=stated)
 
 
 def _sure(values: Sequence[tuple[float, int]]) -> Spread:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -213,14 +213,26 @@ class SweepRow:
 
 @dataclass(frozen=True)
 class Spread:
-    """A mean never stands without these."""
+    """A mean never stands without these.
+
+    Attributes:
+        n: Rows that it is of: windows of ours, or imported ones.
+        sd: None for n = 1.
+        stated: Runs that each of the rows stands for: 1 for ours, else as their files state; None where that is not known.
+    """
 
     n: int
     boots: int
     mean: float
     minimum: float
     maximum: float
-    sd: float | None  # None for n = 1
+    sd: float | None
+    stated: int | None = 1
+
+    @property
+    def runs(self) -> int | None:
+        """Runs that stand behind it; None where a file does not say how many."""
+        return None if self.stated is None else self.n * self.stated
 
     @property
     def cv(self) -> float | None:
@@ -236,7 +248,8 @@ class Spread:
 def scaled(spread: Spread, *, by: float) -> Spread:
     """Return the spread of the same runs in a unit that is `by` times as fine; `by` is positive."""
     sd = None if spread.sd is None else spread.sd * by
-    return Spread(spread.n, spread.boots, spread.mean * by, spread.minimum * by, spread.maximum * by, sd)
+    mean, low, high = (value * by for value in (spread.mean, spread.minimum, spread.maximum))
+    return replace(spread, mean=mean, minimum=low, maximum=high, sd=sd)
 
 
 @dataclass(frozen=True)
@@ -289,8 +302,8 @@ class CellSummary:
 
     @property
     def single(self) -> bool:
-        """Whether the cell rests on one run, which is not a measurement."""
-        return self.decode_rate is not None and self.decode_rate.n == 1
+        """Whether the cell rests on one run, which is not a measurement; an imported mean of several is not one."""
+        return self.decode_rate is not None and self.decode_rate.runs == 1
 
 
 @dataclass(frozen=True)

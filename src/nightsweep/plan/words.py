@@ -25,6 +25,9 @@ IMPORT_WROTE = "# Written by `nightsweep import`"
 MEAN_OF = "a mean of "
 """How the note of an imported row begins that stands for several runs, of which each is not known."""
 
+NO_COUNT = "run count not stated"
+"""The note of an imported row whose file does not say how many runs it stands for."""
+
 CONTROL_ROUND = 1000
 """Boot round, and repeat index, of a control's first extra boot: beyond all that a plan's own rounds and repeats can reach."""
 

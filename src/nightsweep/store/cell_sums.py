@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from nightsweep.analysis.grouping import NUMBERS
+from nightsweep.analysis.stated import stated_among
 from nightsweep.analysis.summary import in_flag_order
 from nightsweep.analysis.values import CellSummary, Filters, Spread
 from nightsweep.plan.words import CONTROL_ROUND
@@ -247,7 +248,10 @@ def _cell(
     words: tuple[Iterable[str], Iterable[str]],
 ) -> CellSummary:
     counts = in_flag_order(flag_counts)
-    not_applied, notes = words
+    not_applied, notes = (tuple(said) for said in words)
+    stated = {
+        name: spread and replace(spread, stated=stated_among(notes, n=spread.n)) for name, spread in numbers.items()
+    }
     return CellSummary(
         config=row.config,
         config_fingerprint=row.config_fingerprint,
@@ -261,7 +265,7 @@ def _cell(
         flags=tuple(counts),
         flag_counts=counts,
         engine_versions=tuple(sorted(engine_versions)),
-        not_applied=tuple(not_applied),
-        notes=tuple(notes),
-        **numbers,
+        not_applied=not_applied,
+        notes=notes,
+        **stated,
     )

@@ -13,6 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nightsweep.analysis.grouping import NUMBERS, GroupSummary
+from nightsweep.analysis.stated import stated_among
 from nightsweep.analysis.values import Filters
 from nightsweep.plan.words import CONTROL_ROUND
 from nightsweep.store import keys, statements
@@ -42,7 +43,30 @@ def groups_matching(
     if filters.imported is None and not {"source", "conditions"} & set(by):
         filters = replace(filters, imported=False)  # measured windows never pool with imported ones by silence
     way = groups_of_kept if _kept_tell(filters, by) else groups_of_windows
-    return way(connection, filters, by, numbers)
+    found = way(connection, filters, by, numbers)
+    return found if filters.imported is False else _as_stated(connection, filters, by, found)
+
+
+def _as_stated(
+    connection: sa.Connection, filters: Filters, by: Sequence[str], found: Sequence[GroupSummary]
+) -> list[GroupSummary]:
+    """Return the groups with the runs that imported rows stand for, where a group has such."""
+    wanted = replace(filters, imported=True, with_flagged="no")
+    base = statements.windows_matching(wanted, keys.columns(by)).order_by(None).subquery("base")
+    key = [base.c[keys.label(place)] for place in range(len(by))]
+    said: dict[tuple[str, ...], list[str]] = {}
+    for row in connection.execute(sa.select(*key, base.c.notes).distinct()):
+        said.setdefault(tuple(str(keys.value_of(value)) for value in row[: len(by)]), []).extend(row.notes)
+
+    def stated(group: GroupSummary) -> GroupSummary:
+        notes = said.get(tuple(str(group.keys[name]) for name in by), [])
+        numbers = {
+            name: spread and replace(spread, stated=stated_among(notes, n=spread.n))
+            for name, spread in group.numbers.items()
+        }
+        return replace(group, numbers=numbers) if notes else group
+
+    return [stated(group) for group in found]
 
 
 def _kept_tell(filters: Filters, by: Sequence[str]) -> bool:

@@ -124,6 +124,36 @@ def a_table(folder: Path, *lines: str, name: str = "spring.csv", header: str = H
 # --- the published reports -------------------------------------------------------------------------------------------
 
 
+def test_a_mean_of_runs_is_neither_one_run_nor_several_windows_wherever_it_is_shown(desk: Desk, tmp_path: Path) -> None:
+    header = f"{HEADER},n,speculative.num_speculative_tokens"
+    lines = ("k3,vllm,m,b,16,0.7,181,2026-05,3,3", "k4,vllm,m,b,16,0.7,170,2026-05,,4")
+    desk.bring(a_table(tmp_path, *lines, header=header))
+    for words in ((), ("--sweep", "spring")):  # from the sums that the database keeps, and from the windows
+        listed = desk.call(cells, *words).output
+        assert "mean of 3 runs, spread unknown" in listed
+        assert "unknown number of runs" in listed
+        assert "one run" not in listed
+        found = {one["config"]: one for one in desk.listed(cells, *words)["cells"]}
+        assert [(one["decode_rate_tokens_per_second"]["n"], one["runs"]) for one in found.values()] == [
+            (1, 3),
+            (1, None),
+        ]
+        assert desk.call(cells, *words, "--csv").stdout.splitlines()[0].endswith(",runs")
+    written = desk.call(report, "spring").output
+    assert "181.0 (mean of 3 runs, spread unknown)" in written
+    assert not [line for line in written.splitlines() if "one run" in line and "tells nothing of spread" not in line]
+    for config, said in (("k3", "mean of 3 runs, spread unknown"), ("k4", "unknown number of runs")):
+        assert said in desk.call(history, config).output
+    grouped = desk.call(cells, "--imported", "--group-by", "config").output
+    assert "mean of 3 runs, spread unknown" in grouped
+    assert "one run" not in grouped
+    shown = desk.call(compare, "k4", "k3").output
+    assert "A: unknown number of runs; B: mean of 3 runs, spread unknown" in shown
+    assert "one run" not in shown
+    (cell,) = desk.listed(compare, "k4", "k3")["cells"]
+    assert (cell["ratio_low"], cell["verdict"]) == (None, "undecided")
+
+
 def test_a_lone_run_that_leads_is_to_be_measured_again_wherever_it_would_decide(desk: Desk) -> None:
     tables = (PUBLISHED / "spark-depth.csv", PUBLISHED / "spark-drafting-rule.csv")
     desk.bring(*tables, "--name", "spark")
