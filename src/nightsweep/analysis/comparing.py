@@ -73,7 +73,8 @@ def compare(
     """Compare B with A in every cell (streams, temperature) that either has.
 
     Args:
-        family: Further windows of the same box and night, to know the noise by; `a` and `b` need not be among them.
+        family: Further windows of the same box and night, to know the noise by. Those of `a` and `b` count once, whether they
+            are among them or not.
     """
     noise = noise_of([*a, *b, *family])
     cells: dict[tuple[int, float], tuple[list[Observation], list[Observation]]] = defaultdict(lambda: ([], []))

@@ -126,13 +126,9 @@ def _again(runs: Sequence[Run], contenders: Sequence[Standing], found: Sequence[
 
 
 def _led(leader: Standing, closest: Standing, rule: Rule) -> str:
-    ahead = 100 * math.expm1(closest.behind)
+    led = f"{leader.config} leads {closest.config} by {closest.lead_said(rule.confidence)}"
     if not math.isfinite(closest.se):
-        return (
-            f"{leader.config} leads {closest.config} by {ahead:.1f}%, and one window does not tell how far that is luck"
-        )
-    known = 100 * closest.within(rule.confidence)
-    led = f"{leader.config} leads {closest.config} by {ahead:.1f}%, known to ±{known:.1f}%"
+        return f"{led}, and one window does not tell how far that is luck"
     return f"{led}; measured again where a window tells most"
 
 

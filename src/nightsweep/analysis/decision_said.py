@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nightsweep.analysis.racing import CONFIDENCE, Standing
+from nightsweep.analysis.racing import CONFIDENCE, INDIFFERENT, Standing
 from nightsweep.analysis.rounds import DECIDED, MOST, NOBODY, OPENING, Decision
 from nightsweep.analysis.tables import Column, Group, Row, Table
-from nightsweep.analysis.text import plural, printable
+from nightsweep.analysis.text import plural, printable, temperature
+from nightsweep.plan.model import SweepPlan
 
 
 def decision_said(decision: Decision) -> str:
@@ -40,24 +41,34 @@ def lead_said(found: Sequence[Standing]) -> str:
     """Return who leads whom by how much; of the configs that are open the one next to the leader, else the next one."""
     leader = found[0]
     second = next((one for one in found[1:] if one.open), found[1])
-    ahead, within = 100 * math.expm1(second.behind), second.within(CONFIDENCE)
-    known = f"known to ±{100 * within:.1f}%" if math.isfinite(within) else "and nothing tells yet how far that is luck"
-    boots = plural(leader.boots, "boot")
-    return f"{leader.config} leads {second.config} by {ahead:.1f}%, {known} ({plural(leader.windows, 'window')} in {boots})"
+    span = second.lead_span(CONFIDENCE)
+    led = f"{leader.config} leads {second.config} by {second.lead_said(CONFIDENCE)}"
+    if span is None:
+        led += ", and nothing tells yet how far that is luck"
+    elif span[0] <= 0 and not second.open:
+        led += f"; {_put_out(second)}"
+    return f"{led} ({plural(leader.windows, 'window')} in {plural(leader.boots, 'boot')})"
+
+
+def _put_out(second: Standing) -> str:
+    """Return why a lead stands whose interval holds 0: the rule asks less than that the two are told apart."""
+    chance = f"{100 * second.possible:.1f}%"
+    better = f"better by more than {100 * INDIFFERENT:g}%"
+    return f"the chance that {second.config} is {better} is {chance}, and it is out below {100 * (1 - CONFIDENCE):.0f}%"
 
 
 def decision_table(decision: Decision, *, simulated: bool) -> Table | None:
     """Return the standings as a table; None before the opening is over.
 
     Units:
-        Percent by which the objective is behind the leader's.
+        Percent by which the leader's objective is more than the config's own.
     """
     if not decision.standings:
         return None
     columns = (
         Column("config", right=False),
-        Column("behind %"),
-        Column("± %"),
+        Column("leader ahead %"),
+        Column("95% interval"),
         Column("may be better"),
         Column("windows"),
         Column("boots"),
@@ -69,21 +80,22 @@ def decision_table(decision: Decision, *, simulated: bool) -> Table | None:
         for name, why in decision.dropped.items()
     ]
     notes = (
-        "behind: of the objective, a weighted geometric mean of decode rates; ± is its 95% interval; "
-        "may be better: the chance to be better than the leader by more than 1%",
+        "leader ahead: by its objective, a weighted geometric mean of decode rates, in percent of the config's own; "
+        f"may be better: the chance to be better than the leader by more than {100 * INDIFFERENT:g}%, out of it below "
+        f"{100 * (1 - CONFIDENCE):.0f}%, also where the interval holds 0",
         *decision.caveats,
     )
     return Table("Decision", columns, (Group("", tuple(rows)),), notes=notes, simulated=simulated)
 
 
 def _row(one: Standing, *, leads: bool, decision: Decision) -> Row:
-    within = one.within(CONFIDENCE)
+    span = one.lead_span(CONFIDENCE)
     best = "the best" if decision.state == DECIDED else "leads"
     return Row(
         (
             printable(one.config),
-            "" if leads else f"{100 * -math.expm1(-one.behind):.1f}",
-            "" if leads else f"{100 * within:.1f}" if math.isfinite(within) else "?",
+            "" if leads else f"{100 * one.lead:.1f}",
+            "" if leads else "?" if span is None else f"{100 * span[0]:.1f} to {100 * span[1]:.1f}",
             "" if leads else f"{one.possible:.3f}",
             str(one.windows),
             str(one.boots),
@@ -93,11 +105,48 @@ def _row(one: Standing, *, leads: bool, decision: Decision) -> Row:
     )
 
 
+def objective_said(plan: SweepPlan) -> str:
+    """Return what a sweep's decision is about: the weighted geometric mean of which rates."""
+    weights = () if plan.decide is None else plan.decide.weights
+    total = math.fsum(weight for _, _, weight in weights)
+    if len({weight for _, _, weight in weights}) == 1:
+        streams = ", ".join(str(one) for one in sorted({place[0] for place in weights}))
+        degrees = ", ".join(temperature(one) for one in sorted({place[1] for place in weights}))
+        return f"geometric mean of decode rates at {streams} streams and T={degrees}, all alike"
+    shares = ", ".join(f"c={c} T={temperature(t)} {100 * weight / total:.1f}%" for c, t, weight in weights)
+    return f"weighted geometric mean of decode rates: {shares}"
+
+
+def ruling(decision: Decision, plan: SweepPlan) -> dict[str, Any]:
+    """Return how a sweep's own rule decided, as it is kept with a person's decision; configs by name and fingerprint.
+
+    Units:
+        As `decision_document`.
+    """
+    fingerprints = {config.name: config.fingerprint for config in plan.configs}
+    standings = [
+        {"fingerprint": fingerprints[one.config], **_standing_document(one)}
+        for one in decision.standings
+        if one.config in fingerprints
+    ]
+    return {
+        "state": decision.state,
+        "round": decision.number,
+        "said": decision_said(decision),
+        "objective": objective_said(plan),
+        "leader": standings[0]["fingerprint"] if standings else None,
+        "standings": standings,
+        "dropped": dict(decision.dropped),
+        "caveats": list(decision.caveats),
+    }
+
+
 def decision_document(decision: Decision) -> Mapping[str, Any]:
     """Return a decision as JSON knows it.
 
     Units:
-        Ratios: `behind` and `within` are of the leader's objective; None where nothing tells how far it scatters.
+        Ratios: `behind` is of the leader's objective, `lead` with its interval of the config's own, `within` half the width of
+        the interval of the logarithm of either; None where nothing tells how far it scatters.
     """
     return {
         "state": decision.state,
@@ -115,10 +164,13 @@ def decision_document(decision: Decision) -> Mapping[str, Any]:
 
 
 def _standing_document(one: Standing) -> Mapping[str, Any]:
-    within = one.within(CONFIDENCE)
+    within, span = one.within(CONFIDENCE), one.lead_span(CONFIDENCE)
     return {
         "config": one.config,
         "behind": -math.expm1(-one.behind),
+        "lead": one.lead,
+        "lead_low": span and span[0],
+        "lead_high": span and span[1],
         "within": within if math.isfinite(within) else None,
         "may_be_better": one.possible,
         "open": one.open,

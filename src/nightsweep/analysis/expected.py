@@ -5,16 +5,19 @@ An expectation that was written when its cell had a window already is marked "af
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from nightsweep.analysis import text
 from nightsweep.analysis.comparing import compare
-from nightsweep.analysis.intervals import Noise, Observation, interval_of, noise_of
+from nightsweep.analysis.intervals import Noise, Observation, Variance, interval_of, noise_of
 from nightsweep.analysis.pooled import observed
+from nightsweep.analysis.sides import Documents, chosen, pools_of
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.analysis.values import WindowRow
+from nightsweep.errors import NotComparable
 from nightsweep.plan.expect import (
     ACCEPTANCE_LENGTH,
     DECODE_RATE,
@@ -27,6 +30,9 @@ from nightsweep.plan.expect import (
 AS_EXPECTED, HIGHER, LOWER = "as expected", "higher", "lower"
 OPEN, NOT_MEASURED = "open", "not measured"
 AFTER = "after the fact"
+LONE = "one run is not a measurement"
+NO_SPREAD = "no spread is known"
+UNKNOWN = Documents({}, {}, {})
 
 WORDS = {
     DECODE_RATE: ("decode rate", "tokens/s", 1.0, 1),
@@ -55,7 +61,8 @@ class Found:
     Attributes:
         mean, low, high: Found, in base units; low and high are the interval, None where one cannot be given.
         n, boots: Clean windows, and boots that they come from; of a ratio, those of its config.
-        verdict: as expected | higher | lower | open (the interval holds a limit, or there is none) | not measured.
+        verdict: as expected | higher | lower | open (the interval holds a limit, or it rests on one run) | not measured.
+        why: What stands in the way of a verdict, in words.
     """
 
     expected: Expected
@@ -65,20 +72,24 @@ class Found:
     n: int = 0
     boots: int = 0
     verdict: str = NOT_MEASURED
+    why: str | None = None
 
 
-def expected_and_found(expected: Sequence[Expected], windows: Sequence[WindowRow]) -> list[Found]:
+def expected_and_found(
+    expected: Sequence[Expected], windows: Sequence[WindowRow], *, known: Documents = UNKNOWN
+) -> list[Found]:
     """Return what became of each expectation, in the order given.
 
     Args:
         windows: Of the sweep; flagged ones and a control's are left out here. Of a cell that was measured under several
-            conditions the newest count.
+            conditions the newest count; of a ratio's two sides those that `compare` would take.
+        known: What the windows' fingerprints stand for; without it nothing is known to differ between a ratio's sides.
     """
     clean = [row for row in windows if not row.flags and not row.control]
     seen = {quantity: _observations(clean, quantity) for quantity in (DECODE_RATE, ACCEPTANCE_LENGTH, STEP_TIME)}
     noise = {quantity: noise_of([one for _, one in rows]) for quantity, rows in seen.items()}
     return [
-        _ratio(one, seen[DECODE_RATE])
+        _ratio(one, seen[DECODE_RATE], known)
         if one.prediction.quantity == RATIO
         else _plain(one, seen[one.prediction.quantity], noise[one.prediction.quantity])
         for one in expected
@@ -93,41 +104,68 @@ def _observations(windows: Sequence[WindowRow], quantity: str) -> Seen:
     return [(row, observed(row, value)) for row, value in values if value is not None]
 
 
-def _of_cell(seen: Seen, config: str | None, prediction: Prediction) -> list[Observation]:
-    rows = [
+def _of_cell(seen: Seen, config: str | None, prediction: Prediction) -> Seen:
+    return [
         (row, one)
         for row, one in seen
         if (row.config_fingerprint, row.concurrency) == (config, prediction.concurrency)
         and row.temperature == prediction.temperature
     ]
-    if not rows:
-        return []
-    newest = max(rows, key=lambda pair: (pair[0].started, pair[0].window_id))[0].conditions
-    return [one for row, one in rows if row.conditions == newest]
 
 
 def _plain(expected: Expected, seen: Seen, noise: Noise) -> Found:
-    own = _of_cell(seen, expected.prediction.config, expected.prediction)
-    if not own:
-        return Found(expected)
-    n, boots = len(own), len({one.boot for one in own})
-    interval = interval_of(own, noise)
-    if interval is None:
-        return Found(expected, mean=sum(one.value for one in own) / n, n=n, boots=boots, verdict=OPEN)
-    verdict = judged(expected.prediction, interval.low, interval.high)
-    return Found(expected, interval.mean, interval.low, interval.high, n, boots, verdict)
-
-
-def _ratio(expected: Expected, seen: Seen) -> Found:
     told = expected.prediction
-    own, other = (_of_cell(seen, config, told) for config in (told.config, told.against))
-    if not own or not other:
-        return Found(expected, n=len(own), boots=len({one.boot for one in own}))
+    rows = _of_cell(seen, told.config, told)
+    if not rows:
+        return Found(expected)
+    newest = max(rows, key=lambda pair: (pair[0].started, pair[0].window_id))[0].conditions
+    own = [one for row, one in rows if row.conditions == newest]
+    n, boots = len(own), len({one.boot for one in own})
+    known = _of_its_own(noise, own[0]) if told.quantity == STEP_TIME else noise
+    interval = interval_of(own, known)
+    if interval is None:
+        mean = math.fsum(one.value for one in own) / n
+        return Found(expected, mean=mean, n=n, boots=boots, verdict=OPEN, why=LONE if n == 1 else NO_SPREAD)
+    return _found(expected, interval.mean, (interval.low, interval.high), n=n, boots=boots, lone=n == 1)
+
+
+def _of_its_own(noise: Noise, one: Observation) -> Noise:
+    """Return the noise with that of the observation's own concurrency only.
+
+    A step's time does not scatter by content, as a rate does, which scatters the less the more streams there are.
+    """
+    own = noise.within.get((one.streams, one.temperature)) or noise.by_streams.get(one.streams)
+    per_stream = None if own is None else Variance(own.value * one.streams, own.df)
+    return replace(noise, per_stream=per_stream)
+
+
+def _ratio(expected: Expected, seen: Seen, known: Documents) -> Found:
+    told = expected.prediction
+    sides = [_of_cell(seen, config, told) for config in (told.against, told.config)]
+    n, boots = len(sides[1]), len({one.boot for _, one in sides[1]})
+    if not all(sides):
+        without = [name for name, side in zip((expected.against, expected.config), sides, strict=True) if not side]
+        return Found(expected, n=n, boots=boots, why=f"no clean window of {' and of '.join(map(str, without))} here")
+    pools = [pools_of([row for row, _ in side]) for side in sides]
+    try:
+        choice = chosen(*pools, known=known)
+    except NotComparable as error:
+        return Found(expected, n=n, boots=boots, verdict=OPEN, why=str(error.facts["reason"]))
+    other, own = (
+        [one for row, one in side if taken.holds(row)] for side, taken in zip(sides, (choice.a, choice.b), strict=True)
+    )
     found = compare(other, own, family=[one for _, one in seen])[0]
     n, boots = len(own), len({one.boot for one in own})
-    if found.low is None or found.high is None:
-        return Found(expected, mean=found.ratio, n=n, boots=boots, verdict=OPEN)
-    return Found(expected, found.ratio, found.low, found.high, n, boots, judged(told, found.low, found.high))
+    if found.ratio is None or found.low is None or found.high is None:
+        return Found(expected, mean=found.ratio, n=n, boots=boots, verdict=OPEN, why=found.why)
+    lone = min(n, len(other)) == 1
+    return _found(expected, found.ratio, (found.low, found.high), n=n, boots=boots, lone=lone)
+
+
+def _found(expected: Expected, mean: float, span: tuple[float, float], *, n: int, boots: int, lone: bool) -> Found:
+    """Return what was found with its verdict; a lone run gets none, whatever other cells tell of the scatter."""
+    verdict = OPEN if lone else judged(expected.prediction, *span)
+    return Found(expected, mean, *span, n, boots, verdict, LONE if lone else None)
 
 
 def judged(prediction: Prediction, low: float, high: float) -> str:
@@ -200,7 +238,7 @@ def _notes(found: Sequence[Found]) -> list[str]:
     if any(one.expected.after_fact for one in found):
         notes.append("after the fact: its cell had a window when it was written, so it is no prediction")
     if any(one.verdict == OPEN for one in found):
-        notes.append("open: the interval holds a limit of what was expected, or one run gives none; measure it again")
+        notes.append("open: the interval holds a limit of what was expected, or it rests on one run; measure it again")
     return notes
 
 
@@ -225,7 +263,7 @@ def _row(found: Found) -> Row:
             str(found.n),
             str(found.boots),
             interval,
-            found.verdict,
+            found.verdict if found.why is None else f"{found.verdict}: {text.printable(found.why)}",
             text.moment(found.expected.written) + late,
         ),
         mark="single" if found.n == 1 else "",
@@ -258,4 +296,5 @@ def expected_document(found: Found) -> dict[str, object]:
         "after_the_fact": found.expected.after_fact,
         "found": {"mean": found.mean, "low": found.low, "high": found.high, "n": found.n, "boots": found.boots},
         "verdict": found.verdict,
+        "why": found.why,
     }

@@ -30,6 +30,7 @@ class Observation:
         config: What was booted; boots are compared within it.
         cell: What has one true value; a cell belongs to one config.
         draw: Which stretch of the seeded prompts it drew: windows of equal streams, temperature and draw had the same content.
+        window: Its id, by which it counts once wherever it is handed in twice; None for a value that is of no stored window.
     """
 
     value: float
@@ -39,6 +40,7 @@ class Observation:
     streams: int
     temperature: float
     draw: int = 0
+    window: int | None = None
 
 
 @dataclass(frozen=True)
@@ -105,8 +107,11 @@ class Noise:
 
 
 def noise_of(observations: Sequence[Observation]) -> Noise:
-    """Return how the observations scatter, all configs together. Values must be finite and of one kind."""
-    data = [one for one in _relative(observations)]
+    """Return how the observations scatter, all configs together. Values must be finite and of one kind.
+
+    A window counts once, its first one: two of it would look like two that agree to the last digit.
+    """
+    data = [one for one in _relative(each_once(observations))]
     effects: dict[tuple[Hashable, int], float] = defaultdict(float)
     noise = _within(data, effects)
     between: float | None = None
@@ -122,6 +127,14 @@ def noise_of(observations: Sequence[Observation]) -> Noise:
     by_streams = {streams: Variance(one.value, one.df / fewer) for streams, one in noise.by_streams.items()}
     rest = noise.per_stream and Variance(noise.per_stream.value, noise.per_stream.df / fewer)
     return Noise(within, by_streams, rest, between, seen, common, fewer)
+
+
+def each_once(observations: Sequence[Observation]) -> list[Observation]:
+    """Return the observations without those of a window that came before, or that are the very same object."""
+    once: dict[Hashable, Observation] = {}
+    for one in observations:
+        once.setdefault(("object", id(one)) if one.window is None else one.window, one)
+    return list(once.values())
 
 
 def interval_of(observations: Sequence[Observation], noise: Noise, *, level: float = LEVEL) -> Interval | None:

@@ -12,7 +12,8 @@ from nightsweep.analysis import listings, tables, text
 from nightsweep.analysis.blocks import Block, Bullets, Heading, Lines, Paragraph
 from nightsweep.analysis.caveats import caveats, leads, overlap
 from nightsweep.analysis.decision_read import decision_blocks
-from nightsweep.analysis.expected import Expected, expected_and_found, expected_table, worth_reading
+from nightsweep.analysis.expected import UNKNOWN, Expected, expected_and_found, expected_table, worth_reading
+from nightsweep.analysis.sides import Documents
 from nightsweep.analysis.summary import in_plan_order, summarise, summarise_prefills
 from nightsweep.analysis.values import (
     BootRow,
@@ -56,6 +57,7 @@ class Night:
         left: Repeats that are still to be measured; None where the plan cannot be read any more.
         goes_on: When and how the sweep goes on, as a sentence.
         zone: Of all times that are shown.
+        documents: What the windows' fingerprints stand for.
     """
 
     sweep: SweepRow
@@ -71,6 +73,7 @@ class Night:
     left: int | None
     goes_on: str
     expected: Sequence[Expected] = ()
+    documents: Documents = UNKNOWN
 
     @property
     def cells(self) -> list[CellSummary]:
@@ -275,7 +278,7 @@ def _cells(night: Night) -> Iterator[Block]:
 def _expected(night: Night) -> Iterator[Block]:
     if night.expected:
         yield Heading(2, "Expected and found")
-        found = worth_reading(expected_and_found(night.expected, night.windows))
+        found = worth_reading(expected_and_found(night.expected, night.windows, known=night.documents))
         title = "What was written before the run, and what all nights so far found"
         yield expected_table(found, title=title, simulated=night.sweep.simulated)
 

@@ -96,7 +96,9 @@ def observed(row: WindowRow, value: float, *, side: str = "") -> Observation:
     group: Group = (row.config_fingerprint, row.conditions, row.box, float(row.temperature))
     config = (row.config_fingerprint, row.conditions, row.box, side)
     cell = (group, row.concurrency) if not side else (group, row.concurrency, side)
-    return Observation(value, config, row.boot_id, cell, row.concurrency, float(row.temperature), drawn(row))
+    return Observation(
+        value, config, row.boot_id, cell, row.concurrency, float(row.temperature), drawn(row), row.window_id
+    )
 
 
 def drawn(row: WindowRow) -> int:

@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from nightsweep.analysis.comparing import flat
+from nightsweep.plan.words import DECODE
 
 CONFIG = "config."
 PRODUCTION = "production."
@@ -76,7 +77,10 @@ class Evidence:
         runner_up: Fingerprint of the best of the others; None where there is no other.
         verdicts: How the chosen one stands to the runner-up and the fallback, in words, cell by cell.
         not_fixed: Conditions that were not the same over all windows, by name, each with its values in words.
-        warnings: What a reader must not miss.
+        warnings: What a reader must not miss of the choice, the runner-up and the fallback, the gravest first.
+        notes: What else is to be known of it.
+        rule: How the sweep's own rule decided (`decision_said.ruling`); None of a sweep that has none.
+        kind: Of the windows: `decode`, or whole runs of another client.
         unknown: Premises that could not be recorded, in words.
         container: The production container that was looked at; None without one.
     """
@@ -89,6 +93,9 @@ class Evidence:
     warnings: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     container: str | None = None
+    notes: tuple[str, ...] = ()
+    rule: Mapping[str, Any] | None = None
+    kind: str = DECODE
 
 
 @dataclass(frozen=True)

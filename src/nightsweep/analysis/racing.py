@@ -55,6 +55,22 @@ class Standing:
         """Return half the width of the interval of `behind`; infinite where nothing tells how far it scatters."""
         return math.inf if not math.isfinite(self.se) else quantile(level, self.df) * self.se
 
+    @property
+    def lead(self) -> float:
+        """By how much the leader's objective is more than its own, as a ratio of its own."""
+        return math.expm1(self.behind)
+
+    def lead_span(self, level: float) -> tuple[float, float] | None:
+        """Return the interval of `lead`; None where nothing tells how far it scatters."""
+        half = self.within(level)
+        return (math.expm1(self.behind - half), math.expm1(self.behind + half)) if math.isfinite(half) else None
+
+    def lead_said(self, level: float) -> str:
+        """Return the lead with its interval, for people."""
+        found = self.lead_span(level)
+        led = f"{100 * self.lead:.1f}%"
+        return led if found is None else f"{led} ({100 * level:g}%: {100 * found[0]:.1f} to {100 * found[1]:.1f}%)"
+
 
 @dataclass(frozen=True)
 class Rule:

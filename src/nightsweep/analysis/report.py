@@ -12,7 +12,7 @@ from nightsweep.analysis.caveats import caveats
 from nightsweep.analysis.confounded import all_confounders, single_batch_caveats
 from nightsweep.analysis.control import control_table
 from nightsweep.analysis.decision_read import decision_blocks
-from nightsweep.analysis.expected import Expected, expected_and_found, expected_table, worth_reading
+from nightsweep.analysis.expected import UNKNOWN, Expected, expected_and_found, expected_table, worth_reading
 from nightsweep.analysis.figures import (
     Measured,
     acceptance_figure,
@@ -296,7 +296,7 @@ def _prefills(prefills: Sequence[PrefillSummary]) -> Iterator[Block]:
 
 def _expected(told: Reported) -> Iterator[Block]:
     if told.expected:
-        found = worth_reading(expected_and_found(told.expected, told.windows))
+        found = worth_reading(expected_and_found(told.expected, told.windows, known=told.documents or UNKNOWN))
         title = "What was written before the run, and what was found"
         yield Heading(2, "Expected and found")
         yield expected_table(found, title=title, simulated=told.sweep.simulated)

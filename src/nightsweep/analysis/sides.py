@@ -6,7 +6,7 @@ Windows of several conditions are never pooled. Simulated numbers are never held
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -183,7 +183,7 @@ def chosen(a: Sequence[Pool], b: Sequence[Pool], *, known: Documents, across: bo
     if not pairs:
         raise NotComparable(reason="one is simulated and the other is real", remedy="Such are never compared")
     documents = {under: expanded(under, known) for under in {*newest_a, *newest_b}}
-    between = {pair: _unnamed(differences(documents[pair[0]], documents[pair[1]]), named) for pair in pairs}
+    between = {pair: unnamed(differences(documents[pair[0]], documents[pair[1]]), named) for pair in pairs}
 
     def rank(pair: tuple[Under, Under]) -> tuple[int, int, float]:
         found = between[pair]
@@ -221,8 +221,8 @@ def expanded(key: Under, known: Documents) -> dict[str, object]:
     return {name: value for name, value in flat(document).items() if value is not None and value != []}
 
 
-def _unnamed(found: Sequence[Difference], named: set[str]) -> list[Difference]:
-    """Leave out conditions that are settings of the config under another name."""
+def unnamed(found: Sequence[Difference], named: Collection[str]) -> list[Difference]:
+    """Return the differences without conditions that are settings of the config, which `named` are, under another name."""
     return [one for one in found if OF_THE_CONFIG.get(one.name) not in named]
 
 

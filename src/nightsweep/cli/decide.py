@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
+from typing import Any
 
 import click
 
+from nightsweep.analysis import sides
+from nightsweep.analysis.decision_read import decision_in
 from nightsweep.analysis.evidence import Choice, Material, decide
 from nightsweep.analysis.premises import Decision, state_of
-from nightsweep.analysis.values import Filters, SweepRow, WindowRow
+from nightsweep.analysis.values import BootRow, Filters, SweepRow, WindowRow
 from nightsweep.cli import places, render
 from nightsweep.cli.decided import decision_lines
 from nightsweep.cli.deciding import Decisions, Reach, judge, production_settings, reach
-from nightsweep.cli.documents import documents_of
+from nightsweep.cli.documents import documents_of, family_of, raise_for_kind
 from nightsweep.cli.reading import Queries, find_sweep
 from nightsweep.plan.mistakes import nearest
 from nightsweep.plan.model import SweepPlan
+from nightsweep.plan.words import DECODE, WHOLE_RUN
 
 
 @click.command("decide")
@@ -28,6 +33,7 @@ from nightsweep.plan.model import SweepPlan
 @click.option(
     "--among", multiple=True, metavar="PATTERN", help="Configs that the question is among; without it, of one method."
 )
+@click.option("--whole-runs", is_flag=True, help="Decide on imported rates over whole runs instead of decode windows.")
 @click.option("--production", "container", metavar="NAME", help="The production container; else the sweep file's.")
 @click.pass_context
 def command(
@@ -39,12 +45,15 @@ def command(
     question: str | None,
     at: Sequence[places.Place],
     among: tuple[str, ...],
+    whole_runs: bool,
     container: str | None,
 ) -> None:
     """Decide for a config: the question, its evidence and every condition that was held fixed are kept with the choice.
 
     SWEEP is a name (the newest of that name) or an id; a config is a name, a pattern that fits one, or the beginning of its
-    fingerprint. `nightsweep decisions` says later whether a premise has changed. A choice that rests on one run is said so.
+    fingerprint. `nightsweep decisions` says later whether a premise has changed. A choice that rests on one run is said so, and
+    one that is shown to be worse is said first. Only windows that answer one question are held against each other, as
+    `nightsweep compare` does it; the rest is left out, and said.
 
     \b
     Example:
@@ -54,14 +63,19 @@ def command(
     with reached.queries() as queries, reached.decisions() as store:
         found = find_sweep(queries, sweep)
         plan = queries.written_plan(found.sweep_id)
-        windows = [row for row in queries.windows(Filters(sweep=found.sweep_id)) if places.wanted(row, at)]
-        names = _names(plan, windows)
+        asked = Filters(sweep=found.sweep_id, with_flagged="yes", kind=WHOLE_RUN if whole_runs else DECODE)
+        everything = queries.windows(asked)
+        if not sides.measured(everything):
+            raise_for_kind(queries, asked, what=f"a clean window of sweep {found.name!r}", option="--whole-runs")
+        windows = [row for row in everything if places.wanted(row, at)]
+        names = _names(plan, everything)
         choice = Choice(
             chosen=named(chosen, names, option="--choose"),
             fallback=named(fallback, names, option="--fallback"),
             question=question,
         )
         material = _material(reached, queries, found, plan, _among(windows, among, choice), container=container)
+        material = replace(material, rule=_rule(plan, everything, material.boots))
         decision = decide(choice, material, at=reached.now())
         again = _same_question(decision, store)
         judged = judge(store.get(store.add(decision)), store, queries, reached)
@@ -123,11 +137,22 @@ def _material(
         sweep=sweep,
         windows=windows,
         boots=queries.boots(Filters(sweep=sweep.sweep_id)),
-        documents=documents_of(queries, windows),
+        documents=documents_of(queries, sides.measured(windows)),
+        family=family_of(queries, windows),
         production=production,
         container=container if production else None,
         unknown=tuple(unknown),
     )
+
+
+def _rule(plan: SweepPlan | None, windows: Sequence[WindowRow], boots: Sequence[BootRow]) -> Mapping[str, Any] | None:
+    """Return how the sweep's own rule stands; None where it has none (`repeats: {mode: decide}`)."""
+    found = None if plan is None else decision_in(plan, windows=windows, boots=boots)
+    if plan is None or found is None:
+        return None
+    from nightsweep.analysis.decision_said import ruling
+
+    return ruling(found, plan)
 
 
 def _same_question(decision: Decision, store: Decisions) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nightsweep.analysis import text
@@ -18,6 +18,7 @@ from nightsweep.analysis.premises import (
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.cli.deciding import Judged
 from nightsweep.cli.render import Line
+from nightsweep.plan.words import WHOLE_RUN
 
 MARKS = {QUESTIONED: "flagged", RETIRED: "", "standing": "done"}
 
@@ -66,9 +67,12 @@ def decision_lines(
     for warning in decision.evidence.warnings:
         yield Line(f"WARNING: {warning}", style="failed")
     yield from _changed(changes)
-    yield Line("evidence, decode rate in tokens/s, all streams", style="title")
+    yield from _ruled(decision.evidence.rule)
+    rate = "rate over a whole run" if decision.evidence.kind == WHOLE_RUN else "decode rate"
+    yield Line(f"evidence, {rate} in tokens/s, all streams", style="title")
     yield from (Line(f"  {_cell(cell)}") for cell in decision.evidence.cells)
     yield from (Line(f"  {verdict}") for verdict in decision.evidence.verdicts)
+    yield from (Line(f"  {note}", style="note") for note in decision.evidence.notes)
     for name, values in decision.evidence.not_fixed.items():
         yield Line(f"  not held fixed over these windows: {name}: {', '.join(values)}", style="single")
     yield Line(f"premises ({len(decision.premises)})", style="title")
@@ -82,6 +86,26 @@ def _changed(changes: Sequence[Change]) -> Iterator[Line]:
     for change in changes:
         looked = f"; accepted: {change.accepted}" if change.accepted is not None else ""
         yield Line(f"  {change.words}{looked}", style="" if looked else "flagged")
+
+
+def _ruled(rule: Mapping[str, Any] | None) -> Iterator[Line]:
+    """Yield what the sweep's own rule made of it."""
+    if rule is None:
+        return
+    yield Line("the sweep's own rule (`repeats: {mode: decide}`)", style="title")
+    yield Line(f"  {rule['said']}")
+    yield Line(f"  objective: {rule['objective']}")
+    for one in rule["standings"]:
+        low, high = one["lead_low"], one["lead_high"]
+        known = "" if low is None else f" (95%: {100 * low:.1f} to {100 * high:.1f}%)"
+        how = (
+            "leads"
+            if one["fingerprint"] == rule["leader"]
+            else f"the leader is ahead by {100 * one['lead']:.1f}%{known}"
+        )
+        runs = f"{text.plural(one['windows'], 'window')} in {text.plural(one['boots'], 'boot')}"
+        yield Line(f"  {one['config']}: {how}, {runs}")
+    yield from (Line(f"  {caveat}", style="single") for caveat in rule["caveats"])
 
 
 def _cell(cell: CellEvidence) -> str:
@@ -112,6 +136,9 @@ def decision_document(one: Judged) -> dict[str, Any]:
         "evidence": [_cell_document(cell) for cell in decision.evidence.cells],
         "verdicts": list(decision.evidence.verdicts),
         "warnings": list(decision.evidence.warnings),
+        "notes": list(decision.evidence.notes),
+        "rule": None if decision.evidence.rule is None else dict(decision.evidence.rule),
+        "kind": decision.evidence.kind,
         "not_held_fixed": {name: list(values) for name, values in decision.evidence.not_fixed.items()},
         "premises": dict(decision.premises),
         "changes": [

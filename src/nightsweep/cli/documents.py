@@ -1,13 +1,17 @@
-"""What stands behind windows: the documents of their fingerprints, and the nights that they are of."""
+"""What stands behind windows: the documents of their fingerprints, the nights that they are of, and windows of another kind."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import NoReturn
 
-from nightsweep.analysis.sides import Documents, Pool
+from nightsweep.analysis import text
 from nightsweep.analysis.values import Filters, WindowRow
 from nightsweep.cli.reading import Queries
-from nightsweep.plan.words import DECODE
+from nightsweep.errors import NotFound
+from nightsweep.plan.words import DECODE, WHOLE_RUN
+from nightsweep.service.documents import documents_of as documents_of
 
 FAMILY_SWEEPS = 4
 """Newest sweeps of the asked windows whose other windows tell how values scatter."""
@@ -23,11 +27,19 @@ def family_of(queries: Queries, rows: Sequence[WindowRow]) -> list[WindowRow]:
     return [row for one in asked for row in queries.windows(one, limit=FAMILY_WINDOWS)]
 
 
-def documents_of(queries: Queries, rows: Sequence[WindowRow | Pool]) -> Documents:
-    """Return the documents of the rows' conditions, configs and boxes."""
-    conditions = queries.condition_documents({row.conditions for row in rows})
-    return Documents(
-        conditions=conditions,
-        configs=queries.config_documents({row.config_fingerprint for row in rows}),
-        boxes=queries.box_documents({str(document.get("box")) for document in conditions.values()}),
-    )
+def raise_for_kind(queries: Queries, asked: Filters, *, what: str, option: str | None) -> NoReturn:
+    """Raise NotFound for decode windows that are not there, with where to look: whole runs of another client may be.
+
+    Args:
+        what: What was looked for, in words.
+        option: Of this command, to take whole runs; None where it takes decode windows only.
+    """
+    whole = () if asked.kind == WHOLE_RUN else queries.windows(replace(asked, kind=WHOLE_RUN))
+    hint = "`nightsweep cells` lists what was measured"
+    if whole:
+        there = f"{text.plural(len(whole), 'whole run')} of another client {'is' if len(whole) == 1 else 'are'} there"
+        listed = "`nightsweep cells --whole-runs` lists them, `nightsweep compare --whole-runs` compares them"
+        hint = (
+            f"{there}: {option} takes them" if option else f"{there}, and this command takes decode windows: {listed}"
+        )
+    raise NotFound(what=what, hint=hint)

@@ -7,6 +7,7 @@ import click
 from nightsweep.analysis.expected import expected_and_found, expected_document, expected_table
 from nightsweep.analysis.values import Filters
 from nightsweep.cli import render
+from nightsweep.cli.documents import documents_of
 from nightsweep.cli.reading import access, find_sweep
 
 
@@ -27,7 +28,8 @@ def command(ctx: click.Context, *, sweep: str, as_json: bool) -> None:
     with access(ctx).queries() as queries:
         found = find_sweep(queries, sweep)
         of_sweep = Filters(sweep=found.sweep_id)
-        told = expected_and_found(queries.expectations(found.sweep_id), queries.windows(of_sweep))
+        windows = queries.windows(of_sweep)
+        told = expected_and_found(queries.expectations(found.sweep_id), windows, known=documents_of(queries, windows))
     if as_json:
         render.print_json({"sweep": found.sweep_id, "expectations": [expected_document(one) for one in told]})
     elif not told:

@@ -35,6 +35,7 @@ from nightsweep.errors import BoxBusy, PlanError, StoreError, SweepError, SweepP
 from nightsweep.plan.model import DECODE, SINGLE_BATCH, Schedule, SweepPlan
 from nightsweep.plan.nights import next_start
 from nightsweep.plan.queue import Scheduled
+from nightsweep.service.documents import Expands, documents_of
 from nightsweep.service.notify import Notifier
 from nightsweep.units import Seconds
 
@@ -48,7 +49,7 @@ AGAIN_AFTER = timedelta(minutes=15)
 """So long nobody is told once more that the same production does not serve: a watchdog tries every few minutes."""
 
 
-class Reads(Protocol):
+class Reads(Expands, Protocol):
     """What is read of a sweep."""
 
     def boots(self, filters: Filters) -> Sequence[BootRow]:
@@ -123,6 +124,7 @@ def night_in(
         left=left,
         goes_on=goes_on(sweep, on_record, left=left, now=now),
         expected=queries.expectations(sweep.sweep_id),
+        documents=documents_of(queries, windows),
     )
 
 

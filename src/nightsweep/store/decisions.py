@@ -26,6 +26,7 @@ from nightsweep.analysis.premises import (
 )
 from nightsweep.analysis.sides import NOT_OF_THE_BOX
 from nightsweep.errors import NotFound
+from nightsweep.plan.words import DECODE
 from nightsweep.store.catalog import config_id
 from nightsweep.store.codec import clean_text, plain
 from nightsweep.store.schema import (
@@ -198,6 +199,9 @@ def _evidence(told: Mapping[str, Any]) -> Evidence:
         warnings=tuple(told["warnings"]),
         unknown=tuple(told["unknown"]),
         container=told["container"],
+        notes=tuple(told.get("notes", ())),
+        rule=told.get("rule"),
+        kind=told.get("kind", DECODE),
     )
 
 

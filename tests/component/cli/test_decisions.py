@@ -280,7 +280,7 @@ def test_what_is_exported_has_the_fallback_beside_it_as_a_comment(desk: Desk, fo
     assert "mtp" not in shipped
     assert "fallback: MTP k=3" in beside
     assert "mtp" in beside.split("fallback:")[1]
-    assert "rests on one run" in beside
+    assert "on one run" in beside
 
 
 def test_nothing_is_decided_without_a_window_of_the_chosen_config(desk: Desk) -> None:

@@ -17,7 +17,7 @@ from nightsweep.analysis.expected import (
     worth_reading,
 )
 from nightsweep.plan.expect import FROM_BANDWIDTH, FROM_FILE, Prediction, Resident
-from nightsweep.units import GiB, Tokens
+from nightsweep.units import GiB, Seconds, Tokens
 from tests.storekit.builders import a_config, a_plan
 from tests.unit.analysis.builders import COLD, EVENING, a_window
 
@@ -51,6 +51,43 @@ def test_an_interval_outside_is_told_and_one_that_holds_a_limit_is_open(low: flo
 def test_one_run_decides_nothing() -> None:
     found = found_of(expected(low=170.0, high=180.0), 178.5)
     assert (found.verdict, found.n, found.low) == ("open", 1, None)
+
+
+def test_one_run_decides_nothing_though_other_cells_tell_how_runs_scatter() -> None:
+    others = [
+        a_window(window_id=10 + at, repeat=at, config_fingerprint="fp-x", decode_rate=20.0 + at) for at in range(4)
+    ]
+    (found,) = expected_and_found([expected(low=100.0, high=120.0)], [a_window(decode_rate=213.7), *others])
+    assert found.low is not None
+    assert (found.verdict, found.why) == ("open", "one run is not a measurement")
+    ratio = expected("ratio", 1.0, 2.0, against="fp-x")
+    (found,) = expected_and_found([ratio], [a_window(decode_rate=213.7), *others])
+    assert (found.verdict, found.why) == ("open", "one run is not a measurement")
+
+
+def test_step_time_scatters_as_it_does_at_its_own_concurrency_and_not_by_the_rule_for_rates() -> None:
+    alone = [a_window(window_id=at, repeat=at, step_time=Seconds(0.0120 + at * 0.00002)) for at in range(3)]
+    crowd = [
+        a_window(window_id=10 + at, repeat=at, concurrency=8, step_time=Seconds(0.030 * (1 + 0.05 * (at % 2))))
+        for at in range(9)
+    ]
+    one = expected("step_time", 0.011, None)
+    (found,) = expected_and_found([one], [*alone, *crowd])
+    assert found.low is not None
+    assert found.high is not None
+    assert found.high / found.low < 1.02
+    assert found.verdict == "as expected"
+    (lone,) = expected_and_found([one], [*alone[:1], *crowd])
+    assert (lone.verdict, lone.low, lone.n) == ("open", None, 1)
+
+
+def test_the_side_of_a_ratio_that_was_not_measured_is_named() -> None:
+    one = replace(expected("ratio", 1.6, 2.4, against="fp-dflash"), against="dflash2 k=7")
+    (found,) = expected_and_found([one], [a_window(window_id=at, repeat=at) for at in range(3)])
+    assert (found.verdict, found.n) == ("not measured", 3)
+    assert found.why == "no clean window of dflash2 k=7 here"
+    table = expected_table([found], title="Expected", simulated=False)
+    assert "not measured: no clean window of dflash2 k=7 here" in table.groups[0].rows[0].values
 
 
 def test_what_was_not_measured_is_said_to_be_so() -> None:
