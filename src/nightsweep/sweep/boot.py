@@ -307,7 +307,7 @@ def _until_healthy(tools: Tools, config: EngineConfig, begun: Begun, *, check: C
     while True:
         state = begun.host.state(begun.handle)
         if not state.running:
-            raise EngineExited(exit_code=state.exit_code, stage="before it was ready", reason=begun.log.last_line())
+            raise EngineExited(exit_code=state.exit_code, stage="before it was ready", reason=begun.log.last_words())
         if tools.probe.healthy(url, timeout=Seconds(2.0)):
             return Seconds(tools.clock.monotonic() - begun.started)
         waited = tools.clock.monotonic() - begun.started

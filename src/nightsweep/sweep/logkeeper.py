@@ -16,6 +16,8 @@ from nightsweep.units import Seconds
 
 CHUNK_LINES = 500
 TAIL_LINES = 4000
+LAST_WORDS = Seconds(1.0)
+"""For which the end of a log is waited for once its engine has ended."""
 STORE_PATIENCE = 10.0
 """Seconds that the end of a boot waits for its log to be stored; with PostgreSQL away the thread goes on by itself."""
 
@@ -63,11 +65,19 @@ class LogKeeper:
 
     def finish(self, *, patience: Seconds) -> None:
         """Read the log out (the engine has ended), store the rest, end the threads."""
-        for thread in self._threads[:1]:
-            thread.join(timeout=patience)
+        self._read_out(patience)
         self._stop.set()
         for thread, timeout in zip(self._threads, (5.0, STORE_PATIENCE), strict=False):
             thread.join(timeout=timeout)
+
+    def last_words(self) -> str:
+        """Return the last line of an engine that has ended; what it wrote at its end may still be on the way here."""
+        self._read_out(LAST_WORDS)
+        return self.last_line()
+
+    def _read_out(self, patience: Seconds) -> None:
+        for thread in self._threads[:1]:
+            thread.join(timeout=patience)
 
     def lines(self) -> tuple[str, ...]:
         """Return the log's beginning and its last lines, for the classifier."""

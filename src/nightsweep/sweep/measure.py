@@ -95,7 +95,7 @@ def warm_up(work: Measuring, running: Running) -> None:
             return
         raise died(running, stage="warmup", reason=running.hide(str(error))) from error
     if not running.alive():
-        raise died(running, stage="warmup", reason=running.log.last_line())
+        raise died(running, stage="warmup", reason=running.log.last_words())
 
 
 def coming_up(work: Measuring, what: str, streams: int) -> ComingUp:
@@ -132,7 +132,7 @@ def until_clean(work: Measuring, running: Running, *, attempts: int, once: Calla
         attempt += 1
         result = once(attempt)
         if "engine_exited" in result.flags or not running.alive():
-            raise died(running, stage="serving", reason=running.log.last_line())
+            raise died(running, stage="serving", reason=running.log.last_words())
         if result.clean or attempt >= work.probe.max_attempts:
             return result
         work.check()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -133,6 +134,21 @@ def test_a_log_that_cannot_be_followed_ends_no_boot() -> None:
 
     world.host.follow_log = broken  # type: ignore[method-assign]
     assert world.play(a_plan()).state == "done"
+
+
+def test_an_engine_that_ends_at_once_is_told_with_its_last_words_though_its_log_comes_late() -> None:
+    world = World(script=Script(lines=((0.0, "error: no such flag"),), exits_at=0.0, exit_code=2))
+    plain = world.host.follow_log
+
+    def late(handle: EngineHandle, *, stop: Any) -> Iterator[Any]:
+        threading.Event().wait(0.2)
+        yield from plain(handle, stop=stop)
+
+    world.host.follow_log = late  # type: ignore[method-assign]
+    world.probe.healthy_when = lambda: False
+    outcome = world.play(a_plan())
+    assert all("error: no such flag" in problem for problem in outcome.problems)
+    assert outcome.problems
 
 
 def test_a_secret_that_an_engine_or_a_server_repeats_is_kept_nowhere() -> None:
