@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 
 from nightsweep.analysis import text as words
 from nightsweep.analysis.import_columns import OPEN, UNKNOWN, Place, Wrong, unknown_column
 from nightsweep.analysis.import_csv import MOST_PROBLEMS, read_csv
+from nightsweep.analysis.import_names import NAME, client_named, server_named, without_name
 from nightsweep.analysis.import_vllm import (
     NoStreams,
     Record,
@@ -17,6 +18,7 @@ from nightsweep.analysis.import_vllm import (
     read_json,
     read_summary,
     row_of_result,
+    server_of,
     tool_of,
 )
 from nightsweep.analysis.imported import BENCH_SWEEP, CSV, ImportedFile, ImportedRow
@@ -56,11 +58,12 @@ def said_columns(pairs: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def read_file(content: bytes, *, name: str, said: Said, of_sweep: bool = False) -> ImportedFile:
+def read_file(content: bytes, *, name: str, said: Said, of_sweep: bool = False, folder: str = "") -> ImportedFile:
     """Return a file's rows.
 
     Args:
         name: What it is called in messages and in the store.
+        folder: The name of the folder that it lies in, which names the server of a sweep's result.
         of_sweep: Whether it lies in a folder of `vllm bench sweep`.
 
     Raises:
@@ -82,18 +85,29 @@ def read_file(content: bytes, *, name: str, said: Said, of_sweep: bool = False) 
     if of_sweep and tool != BENCH_SWEEP:
         unfinished = f"{name}: the sweep was stopped before it wrote what was set; its folder's name alone would say"
         return ImportedFile(name, sha256, BENCH_SWEEP, (), (unfinished,))
-    found, skipped = _rows(records, name=name, tool=tool, said=said)
+    named = _named(records, folder=folder) if tool == BENCH_SWEEP else records
+    found, skipped = _rows(records, named, name=name, tool=tool, said=said)
     return ImportedFile(name, sha256, tool, found, skipped)
 
 
+def _named(records: Sequence[Record], *, folder: str) -> Sequence[Record]:
+    """Return a sweep's results under their servers' names, as far as these are known."""
+    by_folder = [server_named(one, folder=folder) for one in records]
+    if by_folder == list(records) and client_named(records, [server_of(one) for one in records]):
+        return [without_name(one) for one in records]
+    return by_folder
+
+
 def _rows(
-    records: Sequence[Record], *, name: str, tool: str, said: Said
+    records: Sequence[Record], named: Sequence[Record], *, name: str, tool: str, said: Said
 ) -> tuple[tuple[ImportedRow, ...], tuple[str, ...]]:
     rows, skipped, problems = [], 0, []
-    for place, one in enumerate(records, start=1):
+    for place, (written, one) in enumerate(zip(records, named, strict=True), start=1):
         at = f"{name}: result {place}" if len(records) > 1 else name
         try:
-            rows.append(row_of_result(one, Place(name, None, tool, said.zone), given=said.columns))
+            row = row_of_result(one, Place(name, None, tool, said.zone), given=said.columns)
+            known_as = "" if one == written or "config" in said.columns else str(written[NAME])
+            rows.append(replace(row, known_as=known_as))
         except NoStreams as wrong:
             skipped += 1
             if not said.skip_open_loop:

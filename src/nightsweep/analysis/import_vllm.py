@@ -241,8 +241,13 @@ def _metadata(one: Record, tool: str) -> dict[str, Any]:
 # --- config ----------------------------------------------------------------------------------------------------------
 
 
+def server_of(one: Record) -> dict[str, Any]:
+    """Return what a sweep set on the server of a result."""
+    return dict(_overrides(one))
+
+
 def _config(one: Record, *, tool: str) -> dict[str, Any]:
-    server = dict(_overrides(one)) if tool == BENCH_SWEEP else {}
+    server = server_of(one) if tool == BENCH_SWEEP else {}
     name = (
         one.get("_benchmark_name") or one.get("label") or ", ".join(f"{key}={_short(v)}" for key, v in server.items())
     )

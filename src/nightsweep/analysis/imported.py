@@ -39,6 +39,7 @@ class ImportedRow:
         runs: Runs that the rate is a mean of; None where the file does not say.
         flags: Why it may enter no mean; empty for most.
         record: What the file has of it, as it stands there.
+        known_as: The name that its file has for it, where that is not its config's; else empty. By it a row that comes twice is known.
     """
 
     file: str
@@ -61,6 +62,7 @@ class ImportedRow:
     flags: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     record: Mapping[str, Any] = field(default_factory=dict)
+    known_as: str = ""
 
     @property
     def fingerprint(self) -> str:
@@ -116,7 +118,7 @@ class ImportedRow:
         return fingerprint(
             {
                 "config": self.document,
-                "named": self.config,
+                "named": self.known_as or self.config,
                 "cell": [self.kind, self.concurrency, str(self.temperature)],
                 "rate": self.rate,
                 "numbers": self.numbers,

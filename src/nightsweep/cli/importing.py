@@ -142,7 +142,9 @@ def _read(paths: Sequence[Path], said: Said) -> list[ImportedFile]:
     files, problems = [], []
     for path, name, of_sweep in (one for given in paths for one in _found(given)):
         try:
-            files.append(read_file(_bytes(path), name=name, said=said, of_sweep=of_sweep))
+            files.append(
+                read_file(_bytes(path), name=name, said=said, of_sweep=of_sweep, folder=path.absolute().parent.name)
+            )
         except InvalidImport as error:
             problems += error.facts["problems"]
     if problems:

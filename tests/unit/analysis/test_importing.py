@@ -361,3 +361,63 @@ def test_an_option_of_the_client_that_a_sweep_set_is_no_config() -> None:
 def test_what_is_no_result_says_what_it_seems_to_be(content: bytes, said: str) -> None:
     with pytest.raises(InvalidImport, match=said):
         read_file(content, name="r.json", said=Said())
+
+
+# --- named combinations of a sweep -----------------------------------------------------------------------------------
+
+
+def a_named_run(server: int, bench: str, **changes: Any) -> dict[str, Any]:
+    """As `--serve-params` and `--bench-params` that are objects leave it: the server's name is written over by the client's."""
+    streams = {"one": 1, "four": 4}[bench]
+    given = {"run_number": 0, "_benchmark_name": bench, "max_num_seqs": server, "max_concurrency": streams}
+    return a_result(**given, temperature=0, **changes)
+
+
+def in_folder(folder: str, value: Any) -> ImportedRow:
+    content, said = json.dumps(value).encode(), Said({"box": "b"})
+    return read_file(content, name=f"{folder}/run=0.json", said=said, of_sweep=True, folder=folder).rows[0]
+
+
+def test_a_named_servers_config_has_its_own_name_and_not_the_clients() -> None:
+    found = [
+        in_folder(f"SERVE--{name}-BENCH--{bench}", a_named_run(server, bench)).config
+        for name, server in (("shallow", 4), ("deep", 8))
+        for bench in ("one", "four")
+    ]
+    assert found == ["shallow", "shallow", "deep", "deep"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "config"),
+    [
+        ("SERVE--a-BENCH--b-BENCH--one", "one", "a-BENCH--b"),  # a server's name may hold anything
+        ("SERVE--shallow-BENCH--one-WL--max_concurrency=1", "one", "shallow"),
+        ("SERVE--shallow-BENCH--max_concurrency=1", "shallow", "shallow"),  # the name is the server's
+        ("SERVE--org_k3-BENCH--a_one", "a/one", "org_k3"),  # a path has no slash
+        ("BENCH--one", "one", "max_num_seqs=4"),  # the server has no name
+        ("elsewhere", "one", "one"),  # the folder was renamed: the name is all there is
+        ("SERVE--shallow", "shallow", "shallow"),
+    ],
+)
+def test_the_folder_tells_whose_name_it_is(folder: str, name: str, config: str) -> None:
+    assert in_folder(folder, a_named_run(4, "one") | {"_benchmark_name": name}).config == config
+
+
+def test_a_summary_does_not_call_servers_by_the_clients_names_and_brings_no_row_twice() -> None:
+    runs = [a_named_run(server, bench) for server in (4, 8) for bench in ("one", "four")]
+    said = Said({"box": "b"})
+    summed = read_file(json.dumps(runs).encode(), name="all.json", said=said).rows
+    assert [row.config for row in summed] == ["max_num_seqs=4"] * 2 + ["max_num_seqs=8"] * 2
+    folders = [f"SERVE--{name}-BENCH--{bench}" for name in ("shallow", "deep") for bench in ("one", "four")]
+    apart = [in_folder(folder, run) for folder, run in zip(folders, runs, strict=True)]
+    assert contents(apart) == contents(summed)
+
+
+def test_a_summary_of_named_servers_alone_keeps_their_names() -> None:
+    runs = [
+        a_named_run(server, bench) | {"_benchmark_name": name}
+        for name, server in (("shallow", 4), ("deep", 8))
+        for bench in ("one", "four")
+    ]
+    summed = read_file(json.dumps(runs).encode(), name="all.json", said=Said({"box": "b"})).rows
+    assert [row.config for row in summed] == ["shallow", "shallow", "deep", "deep"]
