@@ -6,7 +6,7 @@ second passes, and the engine's counters are read at both edges, in every segmen
 
     off      a process that only drains bytes, and nobody who polls
     probe    the probe, as in an ordinary window of 40 s: polling, stamps, token counts in every chunk
-    polling  (--parts) as off, but the metrics page is read once a second, as the probe does in such a window
+    polling  (--parts) as off, but the metrics page is read once in two seconds, as the probe does in such a window
     counts   (--parts) as off, but with the token counts in every chunk that the probe asks for
 
 Segments stand in blocks that read the same forward and backward (off probe probe off, the next block the other way round): what
@@ -38,19 +38,22 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from benchmarks.common import RESULTS, Figure, Section, table, write
-from benchmarks.disturbance_client import target_of
+from benchmarks.disturbance_client import WINDOW, target_of
 from benchmarks.intervals import of_mean, of_median
 from benchmarks.real_server import Cores, Server, apart, on_cores, started
 from nightsweep.measurement import rates
 from nightsweep.measurement.values import Reading
 from nightsweep.ports import Target
 from nightsweep.probe.http_probe import HttpProbe
+from nightsweep.probe.window import SAMPLES_ENOUGH
 from nightsweep.units import Seconds
 from nightsweep.wiring import SystemClock
 
 OFF, PROBE = "off", "probe"
 PARTS = ("polling", "counts")
-POLL = 1.0
+POLL = WINDOW / SAMPLES_ENOUGH
+"""Seconds between two readings of the probe's in an ordinary window. A segment is a multiple: each holds as many readings."""
+
 SETTLE = 0.5
 TARGET = 0.005
 UNTOUCHED = 30.0
@@ -154,11 +157,11 @@ class Experiment:
 
     @contextmanager
     def _polled(self) -> Iterator[None]:
-        """Read the metrics page once a second beside the block."""
+        """Read the metrics page beside the block as often as the probe does."""
         over = threading.Event()
 
         def poll() -> None:
-            wait = POLL / 2  # as many in a segment as seconds
+            wait = POLL / 2  # none at a segment's edges
             while not over.wait(wait):
                 self.probe.read(self.target)
                 wait = POLL
@@ -236,7 +239,7 @@ class Given:
     command: str | None = None
     streams: int = 4
     max_tokens: int = 2048
-    seconds: float = 3.0
+    seconds: float = 2 * POLL
     blocks: int = 24
     parts: bool = False
     cores: Cores = field(default_factory=apart)

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from benchmarks.disturbance import Segment, block_of, differences, figure_of
+from benchmarks.disturbance import POLL, Given, Segment, block_of, differences, figure_of
 from benchmarks.intervals import of_mean, of_median, student_t
 
 
@@ -18,6 +18,11 @@ def test_the_quantile_of_t_is_that_of_the_tables(freedom: int, quantile: float) 
 def test_a_block_reads_the_same_both_ways_and_the_next_one_begins_with_the_other() -> None:
     assert block_of(("off", "probe"), number=0) == ("off", "probe", "probe", "off")
     assert block_of(("off", "probe"), number=1) == ("probe", "off", "off", "probe")
+
+
+def test_every_segment_holds_as_many_of_the_readings_of_an_ordinary_window() -> None:
+    assert POLL == 2.0, "docs/measurement.md says what one reading costs, and how often it is taken"
+    assert Given(model="any").seconds % POLL == 0
 
 
 def a_block(*rates: float, cpu: float | None = None) -> list[Segment]:
