@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from nightsweep.analysis import asking, documents, grouping, records, whole_runs, wholes
 from nightsweep.analysis.values import Filters, WindowRow
-from nightsweep.errors import BadFilter, ExtraMissing
+from nightsweep.errors import BadFilter, ExtraMissing, NotFound
 from nightsweep.plan.words import WHOLE_RUN
 
 if TYPE_CHECKING:
@@ -151,9 +151,12 @@ class Notebook:
         return _frame(map(wholes.config_row_document, found), fields=(*wholes.CONFIG_FIELDS, "config"))
 
     def requests(self, window_id: int) -> DataFrame:
-        """Return a row for each request of a window; times in seconds (raises NotFound)."""
-        found = self._queries.raw_window(window_id).raw.requests
-        rows = [wholes.request_document(request) for request in found]
+        """Return a row for each request of a window; times in seconds (raises NotFound, also where they are not known)."""
+        found = self._queries.whole_window(window_id)
+        if not found.has_requests:
+            hint = "it was imported" if found.row.source is not None else "they are no longer kept"
+            raise NotFound(what=f"the requests of window {window_id}", hint=hint)
+        rows = [wholes.request_document(request) for request in found.raw.requests]
         return _frame(rows, fields=tuple(rows[0]) if rows else ("stream", "sent_s"))
 
     def events(self, sweep: str | int | None = None, *, limit: int = 1000) -> DataFrame:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from nightsweep.measurement.values import DecodeNumbers, RawWindow, WindowResult
 
 STORED_AS = {"step_time": "step_time_s"}
+REQUESTS = "its requests and samples"
+"""How a window's raw data are called that its client saw; the other part are its two readings."""
 NOT_NUMBERS = ("sources", "unavailable", "facts", "integrity")
 
 
@@ -50,6 +52,7 @@ class WholeWindow:
     Attributes:
         stored: Every column of it, as stored.
         config_document: What its boot's config is.
+        raw_lost: What of its raw data is no longer kept, in words.
     """
 
     row: WindowRow
@@ -60,6 +63,17 @@ class WholeWindow:
     box_samples: tuple[BoxSample, ...]
     config_document: Mapping[str, Any]
     boot: BootRow
+    raw_lost: tuple[str, ...] = ()
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether its requests are known: else there being none of them says nothing."""
+        return self.row.source is None and REQUESTS not in self.raw_lost
+
+    @property
+    def has_readings(self) -> bool:
+        """Whether its readings are known."""
+        return self.row.source is None and not set(self.raw_lost) - {REQUESTS}
 
 
 @dataclass(frozen=True)
@@ -117,6 +131,8 @@ def derived_again(window: WholeWindow) -> Again:
     """
     if window.row.source is not None:
         return Again(problem="it was imported, and has no readings; what its file has of it is shown")
+    if window.raw_lost:
+        return Again(problem=f"{' and '.join(window.raw_lost)} are no longer kept; the numbers are as they were stored")
     try:
         result = _derived(window)
     except (SweepError, ValueError, ArithmeticError, KeyError) as error:

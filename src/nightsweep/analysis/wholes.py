@@ -98,19 +98,28 @@ def configs_table(rows: Sequence[ConfigRow], *, title: str) -> Table:
 def whole_window_document(window: WholeWindow) -> Document:
     """Return a window with both readings, every counter's movement, requests, box samples, conditions and config.
 
-    The readings' pages are text; times are seconds on the client's monotonic clock.
+    The readings' pages are text; times are seconds on the client's monotonic clock. Raw data that is not there (of an imported
+    window, or taken out) is null, as is `equal` where nothing can be derived.
     """
     again = derived_again(window)
+    names = ("name", "before", "after", "change")
+    counters = [dict(zip(names, each, strict=True)) for each in moved(window.raw)]
+    requests = [request_document(request) for request in window.raw.requests]
+    samples = [dataclasses.asdict(sample) for sample in window.raw.samples]
     return {
         **window_document(window.row),
         "cell_id": window.cell_id,
         "stored": stored_shown(window),
-        "derived_again": {"equal": again.equal, "said": again.said, "differing": dict(again.differing)},
+        "derived_again": {
+            "equal": again.equal if again.problem is None else None,
+            "said": again.said,
+            "differing": dict(again.differing),
+        },
         "before": _reading(window.raw.before),
         "after": _reading(window.raw.after),
-        "counters": [dict(zip(("name", "before", "after", "change"), each, strict=True)) for each in moved(window.raw)],
-        "requests": [request_document(request) for request in window.raw.requests],
-        "occupancy_samples": [dataclasses.asdict(sample) for sample in window.raw.samples],
+        "counters": counters if window.has_readings else None,
+        "requests": requests if window.has_requests else None,
+        "occupancy_samples": samples if window.has_requests else None,
         "box_state": window.row.box_state,
         "box_samples": [dataclasses.asdict(sample) for sample in window.box_samples],
         "conditions_document": dict(window.conditions),

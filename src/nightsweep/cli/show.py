@@ -69,11 +69,12 @@ def _window(window: WholeWindow, *, as_json: bool) -> None:
         render.write([Line(f"  note: {text.printable(note)}", style="note")])
     place = {"sweep": f"{row.sweep_name} ({row.sweep_id})", "cell": window.cell_id, "boot": row.boot_id, "box": row.box}
     stored = wholes.stored_shown(window)
+    opened = None if raw.before is None else raw.before.at
     seen = (
-        wholes.counters_table(raw),
-        wholes.requests_table(raw.requests, opened=None if raw.before is None else raw.before.at),
+        *((wholes.counters_table(raw),) if window.has_readings else ()),
+        *((wholes.requests_table(raw.requests, opened=opened),) if window.has_requests else ()),
     )
-    _tables(wholes.facts_table({**place, **stored}, title="Stored"), *(seen if row.source is None else ()))
+    _tables(wholes.facts_table({**place, **stored}, title="Stored"), *seen)
     for name, side in (("before", raw.before), ("after", raw.after)):
         if side is not None:
             said = f"at {side.at:.6f} s ± {side.uncertainty * 1e3:.2f} ms, {side.wall:%Y-%m-%d %H:%M:%S} UTC"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -26,10 +26,9 @@ from nightsweep.store.schema import (
 )
 
 if TYPE_CHECKING:
-    from nightsweep.measurement.boxstate import BoxSample
-    from nightsweep.measurement.values import RawWindow
+    from nightsweep.store.raw import StoredWindow
 
-    Seen = Callable[[sa.Connection, int], tuple[RawWindow, Mapping[str, Any], tuple[BoxSample, ...]]]
+    Seen = Callable[[sa.Connection, int], StoredWindow]
     """Reads a window's raw data, its conditions and the samples of its box."""
 
 
@@ -105,14 +104,15 @@ def whole_window(connection: sa.Connection, window_id: int, *, seen: Seen) -> Wh
     if stored is None:
         return None
     (row,) = _windows(connection, windows.c.id == window_id, kind=stored.kind)
-    raw, under, samples = seen(connection, window_id)
+    kept = seen(connection, window_id)
     return WholeWindow(
         row=row,
         cell_id=stored.cell_id,
         stored={name: value for name, value in stored._mapping.items() if name not in ("doc", "kind")},
-        raw=raw,
-        conditions=under,
-        box_samples=samples,
+        raw=kept.raw,
+        conditions=kept.conditions,
+        box_samples=kept.box_samples,
+        raw_lost=kept.lost,
         config_document=stored.doc,
         boot=_boot(connection, stored.boot_id),
     )

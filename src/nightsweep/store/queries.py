@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from nightsweep.analysis.sides import Pool
     from nightsweep.analysis.whole import ConfigRow, WholeBoot, WholeWindow
     from nightsweep.engine.values import LogLine
-    from nightsweep.measurement.boxstate import BoxSample
-    from nightsweep.measurement.values import RawWindow
     from nightsweep.plan.model import SweepPlan
     from nightsweep.store.raw import StoredWindow
 
@@ -228,11 +226,7 @@ class Queries:
         """Return a window with its raw data, config, boot and conditions (raises NotFound)."""
         from nightsweep.store.raw import raw_window
 
-        def seen(connection: sa.Connection, at: int) -> tuple[RawWindow, Mapping[str, Any], tuple[BoxSample, ...]]:
-            stored = raw_window(connection, at)
-            return stored.raw, stored.conditions, stored.box_samples
-
-        found = self._read(lambda connection: browse.whole_window(connection, window_id, seen=seen))
+        found = self._read(lambda connection: browse.whole_window(connection, window_id, seen=raw_window))
         if found is None:
             raise NotFound(what=f"window {window_id}", hint="`nightsweep show boot ID` lists a boot's windows")
         return found

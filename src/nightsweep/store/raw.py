@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 
+from nightsweep.analysis.whole import REQUESTS
 from nightsweep.measurement.boxstate import BoxSample
 from nightsweep.measurement.values import RawWindow, Reading
 from nightsweep.store import statements
@@ -27,6 +28,7 @@ class StoredWindow:
         conditions: The whole document that its conditions' fingerprint is taken over.
         seconds_since_boot: From the engine's start to the window's.
         position_in_night: Which one it was since the sweep was taken up, from 1.
+        lost: What of its raw data is no longer kept, in words; empty where all is, or never was any.
     """
 
     window_id: int
@@ -37,13 +39,14 @@ class StoredWindow:
     seconds_since_boot: Seconds | None
     stored_at: datetime
     box_samples: tuple[BoxSample, ...] = ()
+    lost: tuple[str, ...] = ()
 
 
 def raw_window(connection: sa.Connection, window_id: int) -> StoredWindow:
     """Return a stored window with its raw data."""
     row = connection.execute(statements.window_with_conditions(window_id)).one()
-    load = connection.execute(sa.select(request_timings).where(request_timings.c.window_id == window_id)).one()
-    requests, samples = read_load(unpack(load.codec, load.data))
+    load = connection.execute(sa.select(request_timings).where(request_timings.c.window_id == window_id)).one_or_none()
+    requests, samples = ((), ()) if load is None else read_load(unpack(load.codec, load.data))
     sides = {
         each.side: _reading(each)
         for each in connection.execute(sa.select(readings).where(readings.c.window_id == window_id))
@@ -69,7 +72,16 @@ def raw_window(connection: sa.Connection, window_id: int) -> StoredWindow:
         seconds_since_boot=row.seconds_since_boot,
         stored_at=row.stored_at,
         box_samples=samples_of(connection, window_id),
+        lost=tuple(_lost(row, sides, has_load=load is not None)),
     )
+
+
+def _lost(row: Any, sides: Mapping[str, Reading], *, has_load: bool) -> Iterator[str]:
+    """Yield what of a measured window's raw data somebody took out; an imported one never had readings."""
+    if not has_load:
+        yield REQUESTS
+    if row.decode_rate is not None and "source" not in row.doc:
+        yield from (f"its reading {side}" for side in ("before", "after") if side not in sides)
 
 
 def _reading(row: Any) -> Reading:

@@ -358,6 +358,8 @@ def test_every_list_and_view_says_where_a_row_is_from(both: Desk) -> None:
     ((window,),) = both.rows("SELECT max(window_id) FROM windows_flat WHERE source = 'imported:csv'")
     shown = both.call(show, "window", window).output
     assert "it was imported" in shown
+    told = both.listed(show, "window", window)
+    assert (told["requests"], told["counters"], told["derived_again"]["equal"]) == (None, None, None), "absent, not none"
 
 
 def test_a_whole_runs_rate_is_under_a_name_of_its_own_everywhere(desk: Desk) -> None:

@@ -30,6 +30,7 @@ from nightsweep.cli.sweeps import command as sweeps
 from nightsweep.engine.registry import engine_for
 from nightsweep.errors import BadFilter, ExtraMissing, NotFound, SeveralConfigs, Unwritable
 from nightsweep.measurement.derive import derive
+from nightsweep.notebook import Notebook
 from nightsweep.store.postgres import PostgresStore
 from nightsweep.store.queries import Queries
 from tests.storekit.builders import (
@@ -181,6 +182,33 @@ def test_a_window_is_shown_with_its_raw_data_and_derived_again(night: Night, cal
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE windows SET decode_rate = 99 WHERE id = :id"), {"id": window})
     assert "derived again: DIFFERENT: decode_rate stored 99.0, derived 32.0" in call(show, "window", str(window)).output
+
+
+def test_a_window_whose_raw_data_was_taken_out_is_shown_with_what_is_left(
+    night: Night, call: Any, engine: sa.Engine, queries: Queries
+) -> None:
+    with engine.begin() as connection:
+        first = "SELECT window_id, decode_rate FROM windows_flat WHERE clean ORDER BY window_id LIMIT 1"
+        window, rate = connection.execute(sa.text(first)).one()
+        for table in ("readings", "request_timings", "box_samples"):
+            connection.execute(sa.text(f"DELETE FROM {table} WHERE window_id = :id"), {"id": window})
+    shown = call(show, "window", str(window))
+    assert shown.exit_code == 0, shown.exception
+    assert (
+        "cannot be derived again: its requests and samples and its reading before and its reading after "
+        "are no longer kept; the numbers are as they were stored" in shown.output
+    )
+    assert f"{rate:.10g}" in shown.output
+    assert "Counters" not in shown.output, "no empty table of what is not there"
+    assert "Requests" not in shown.output
+    document = _json(call(show, "window", str(window), "--json"))
+    assert document["derived_again"]["equal"] is None
+    assert (document["requests"], document["counters"], document["occupancy_samples"]) == (None, None, None)
+    for what, number in (("boot", 1), ("cell", 1)):
+        assert call(show, what, str(number)).exit_code == 0
+    assert call(show, "window", str(window), "--log").exception is not None, "its boot has no log: told, not guessed"
+    with pytest.raises(NotFound, match="requests of window"):
+        Notebook(queries).requests(window)
 
 
 def test_a_boot_is_shown_with_the_lines_of_its_facts_and_its_log(night: Night, call: Any) -> None:
