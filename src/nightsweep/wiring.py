@@ -293,7 +293,7 @@ def load_plan(text: str, *, source: str, base: Path | None = None) -> tuple[Swee
     from nightsweep.probe.client import require_ca
     from nightsweep.probe.prompts import load_prompts, too_few
 
-    plan = load(text, source=source)
+    plan = replace(load(text, source=source), base=None if base is None else str(base.absolute()))
     if plan.probe.ca is not None and base is not None:
         plan = replace(plan, probe=replace(plan.probe, ca=str(base / plan.probe.ca)))
     with _told_at(("probe", "ca"), text, source=source):

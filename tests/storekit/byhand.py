@@ -35,9 +35,10 @@ def enter(
     temperature: str = "0.7",
     at: datetime = EVENING,
     acceptance: Mapping[str, float] | None = None,
+    base: str | None = None,
 ) -> int:
     """Store a sweep of this file with these numbers, one boot for each config; return its id."""
-    plan = with_prompts_hash(load(file_text), prompts_hash)
+    plan = replace(with_prompts_hash(load(file_text), prompts_hash), base=base)
     box_id = store.box_id(box)
     sweep_id = store.open_sweep(plan, box_id=box_id, file_text=file_text)
     lease = store.claim(sweep_id, owner=f"by-hand:1:1:{sweep_id}", ttl=TTL)

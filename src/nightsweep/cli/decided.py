@@ -28,11 +28,21 @@ def decisions_table(judged: Sequence[Judged]) -> Table:
     headings = ("id", "state", "decided", "box", "chosen", "fallback", "question", "what changed")
     rows = tuple(_row(one) for one in judged)
     columns = tuple(Column(heading, right=heading == "id") for heading in headings)
-    notes = list(dict.fromkeys(skipped for one in judged for skipped in one.now.skipped))
+    notes = list(_skipped(judged))
     if any(state_of(one.decision, one.changes) == QUESTIONED for one in judged):
         notes.append("questioned: `nightsweep decisions show ID --reask -o FILE` writes the sweep that asks again")
     simulated = any(one.decision.simulated for one in judged)
     return Table("Decisions", columns, (Group("", rows),), notes=tuple(notes), simulated=simulated)
+
+
+def _skipped(judged: Sequence[Judged]) -> Iterator[str]:
+    """Yield what could not be looked at, each once, with the decisions that it is of."""
+    of: dict[str, list[str]] = {}
+    for one in judged:
+        for skipped in one.now.skipped:
+            of.setdefault(skipped, []).append(str(one.decision.decision_id))
+    for skipped, ids in of.items():
+        yield f"decision{'' if len(ids) == 1 else 's'} {', '.join(sorted(ids, key=int))}: {skipped}"
 
 
 def _row(one: Judged) -> Row:

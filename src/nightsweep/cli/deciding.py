@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
@@ -111,13 +112,17 @@ def _prompts(decision: Decision, plan: SweepPlan | None, reached: Reach, skipped
         skipped.append("prompts: an import names them at most, and there is nothing to read; skipped")
         return {}
     name = plan.probe.prompts
-    if name not in BUNDLED_PROMPTS and not name.startswith("/"):
-        skipped.append(f"prompts: {name} is beside a sweep file that is not here; skipped")
-        return {}
+    if name not in BUNDLED_PROMPTS and not Path(name).is_absolute():
+        if plan.base is None:
+            skipped.append(
+                f"prompts: {name} is beside a sweep file, and an earlier version did not keep where; skipped"
+            )
+            return {}
+        name = str(Path(plan.base) / name)
     try:
         return {"prompts": Known(reached.prompts_hash(name), f"prompt set {name}")}
     except InvalidPlan:
-        skipped.append(f"prompts: {name} cannot be read; skipped")
+        skipped.append(f"prompts: {name} {'cannot be read' if Path(name).exists() else 'is gone'}; skipped")
         return {}
 
 

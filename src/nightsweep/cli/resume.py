@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
@@ -43,7 +44,7 @@ def command(sweep: str | None, *, until: str | None, lift: bool, as_json: bool) 
         if row.source is not None:
             hint = "nothing is left to measure; write a sweep file of your own to measure its configs"
             raise NotFound(what=f"work left in sweep {row.name!r}, which was {row.source}", hint=hint)
-        text, _ = queries.plan_of(row.sweep_id)
+        text, document = queries.plan_of(row.sweep_id)
     if lift:
         with wiring.open_store(chosen) as store:
             lifted = store.lift_pause(row.sweep_id)
@@ -51,4 +52,5 @@ def command(sweep: str | None, *, until: str | None, lift: bool, as_json: bool) 
         click.echo(f"sweep {row.sweep_id} ({row.name}) {said}")
         return
     click.echo(f"going on with sweep {row.sweep_id} ({row.name})", err=True)
-    sys.exit(run_and_finish(chosen, text, source=row.name, base=None, until=until, as_json=as_json))
+    base = None if document.get("base") is None else Path(document["base"])
+    sys.exit(run_and_finish(chosen, text, source=row.name, base=base, until=until, as_json=as_json))

@@ -342,6 +342,7 @@ class SweepPlan:
 
     Attributes:
         memory_bandwidth: Of the box's accelerator, bytes / second; None where the file says nothing of it.
+        base: Folder that relative paths of the file are taken from; None where it is not known.
     """
 
     name: str
@@ -356,6 +357,7 @@ class SweepPlan:
     expect: tuple[Expectation, ...] = ()
     memory_bandwidth: float | None = None
     decide: DecideSpec | None = None
+    base: str | None = None
 
     @property
     def simulated(self) -> bool:

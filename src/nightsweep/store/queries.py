@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
@@ -208,6 +209,7 @@ class Queries:
             plan = load(text, source=f"sweep {sweep_id}")
         except PlanError:
             return None
+        plan = replace(plan, base=document.get("base"))
         prompts_hash = document.get("probe", {}).get("prompts_hash")
         return plan if prompts_hash is None else with_prompts_hash(plan, prompts_hash)
 

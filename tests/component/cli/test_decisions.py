@@ -26,6 +26,7 @@ from nightsweep.probe.prompts import load_prompts
 from nightsweep.store.decisions import Decisions
 from nightsweep.store.postgres import PostgresStore
 from nightsweep.store.queries import Queries
+from nightsweep.wiring import prompts_hash
 from tests.storekit.builders import EVENING, a_production
 from tests.storekit.byhand import enter
 
@@ -217,6 +218,30 @@ def test_a_new_engine_and_driver_and_prompt_set_each_question_it_by_name(desk: D
         "image_digest": ("sha256:028", "sha256:029"),
         "prompts": (PROMPTS, "f" * 64),
     }
+
+
+def test_a_prompt_file_beside_the_sweep_file_is_read_again_and_one_that_is_gone_is_told_with_its_decision(
+    desk: Desk, tmp_path: Path
+) -> None:
+    beside = tmp_path / "p.jsonl"
+    beside.write_text('{"prompt": "number 0"}\n')
+    desk.reach = replace(desk.reach, prompts_hash=prompts_hash)
+    before = prompts_hash(str(beside))
+    enter(desk.store, f"{FILE}  prompts: p.jsonl\n", DEPTH, box=BOX, prompts_hash=before, base=str(tmp_path))
+    desk.five_is_the_block()
+    assert desk.changed() == {}
+    beside.write_text('{"prompt": "number zero"}\n')
+    assert desk.changed() == {"prompts": (before, prompts_hash(str(beside)))}
+    beside.unlink()
+    assert f"decision 1: prompts: {beside} is gone; skipped" in " ".join(desk.call(decisions).stdout.split())
+
+
+def test_of_a_sweep_whose_folder_was_not_kept_a_relative_prompt_file_is_not_guessed(desk: Desk) -> None:
+    enter(desk.store, f"{FILE}  prompts: p.jsonl\n", DEPTH, box=BOX, prompts_hash=PROMPTS)
+    desk.prompts = "f" * 64
+    desk.five_is_the_block()
+    assert desk.changed() == {}
+    assert any("an earlier version did not keep where" in skipped for skipped in desk.listed()[0]["skipped"])
 
 
 def test_a_change_that_was_looked_at_questions_no_more_until_it_changes_again(desk: Desk) -> None:

@@ -34,3 +34,18 @@ def test_raised_repeats_go_on_with_the_same_sweep_and_resume_takes_up_the_newest
         assert resumed.end(seconds=60.0) == 0
     assert [(row.repeat, row.attempt) for row in bench.windows()] == [(0, 1), (1, 1), (0, 1), (1, 1)]
     assert len(bench.boots()) == 2
+
+
+def test_resume_from_another_folder_finds_the_prompt_file_beside_the_sweep_file(bench: Bench) -> None:
+    beside = bench.home / "beside"
+    beside.mkdir()
+    (beside / "mine.jsonl").write_text("".join(f'{{"prompt": "number {number}"}}\n' for number in range(8)))
+    file = bench.file(a_file(PLAIN, repeats=1, prompts="mine.jsonl"), name="beside/night.yaml")
+    with bench.command("run", str(file)) as command:
+        assert command.end(seconds=60.0) == 0, command.said
+    with bench.command("resume", "night") as resumed:
+        assert resumed.end(seconds=60.0) == 0, resumed.said
+    assert [(row.repeat, row.attempt) for row in bench.windows()] == [(0, 1), (0, 1)]
+    plan = bench.queries.written_plan(1)
+    assert plan is not None
+    assert plan.base == str(beside)

@@ -43,3 +43,14 @@ def test_a_file_of_one_prompt_for_many_streams_is_a_warning_with_its_line(tmp_pa
     assert len(prompts) == 1
     (warning,) = plan.warnings
     assert warning.startswith("f.yaml:7: probe.prompts: 1 different prompt for 1 stream")
+
+
+def test_the_folder_that_relative_paths_are_taken_from_is_of_the_plan_and_of_no_fingerprint(tmp_path: Path) -> None:
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    for folder in (tmp_path, other):
+        (folder / "mine.jsonl").write_text('{"prompt": "hello"}\n')
+    plan, _ = wiring.load_plan(FILE, source="f.yaml", base=tmp_path)
+    moved, _ = wiring.load_plan(FILE, source="f.yaml", base=other)
+    assert (plan.base, moved.base) == (str(tmp_path), str(other))
+    assert plan.fingerprint == moved.fingerprint
