@@ -555,6 +555,9 @@ class Store(Protocol):
     def wish_stop(self, sweep_id: int, *, wish: str) -> None:
         """Ask the sweep to stop; the last word counts."""
 
+    def plan_repeats(self, sweep_id: int, repeats: int) -> None:
+        """Keep how many repeats a sweep asks for by now: a decision asks for more, round by round (raises NotFound)."""
+
     def is_paused(self, sweep_id: int) -> bool:
         """Return whether the sweep waits for a person to go on with it."""
 

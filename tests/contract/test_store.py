@@ -56,6 +56,7 @@ class Subject:
     boot_state: Callable[[int], str]
     log: Callable[[int], list[str]]
     events: Callable[[], list[str]]
+    planned: Callable[[int], int]
 
 
 def _postgres(engine: sa.Engine) -> Subject:
@@ -77,6 +78,7 @@ def _postgres(engine: sa.Engine) -> Subject:
         boot_state=boot_state,
         log=lambda boot_id: [line.text for line in queries.boot_log(boot_id)],
         events=lambda: [event.message for event in reversed(queries.events())],
+        planned=lambda sweep_id: {row.sweep_id: row.repeats_planned for row in queries.sweeps()}[sweep_id],
     )
 
 
@@ -89,6 +91,7 @@ def _fake() -> Subject:
         boot_state=lambda boot_id: store.boots[boot_id].state,
         log=lambda boot_id: [line.text for line in store.log_of(boot_id)],
         events=lambda: [event.message for event in store.events],
+        planned=lambda sweep_id: store.sweeps[sweep_id].repeats_planned,
     )
 
 
@@ -144,6 +147,17 @@ def test_asking_about_a_sweep_that_is_not_there_says_so(store: Store) -> None:
         store.claim(4711, owner=OWNER, ttl=TTL)
     with pytest.raises(NotFound):
         store.wish_stop(4711, wish="finish")
+    with pytest.raises(NotFound):
+        store.plan_repeats(4711, 12)
+
+
+def test_what_a_decision_asks_for_by_now_stands_until_the_sweep_is_opened_again(subject: Subject) -> None:
+    night = a_night(subject.store)
+    planned = subject.planned(night.sweep_id)
+    subject.store.plan_repeats(night.sweep_id, planned + 5)
+    assert subject.planned(night.sweep_id) == planned + 5
+    subject.store.open_sweep(a_plan(), box_id=night.box_id, file_text="")
+    assert subject.planned(night.sweep_id) == planned
 
 
 # --- leases and fences

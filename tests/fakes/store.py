@@ -17,6 +17,7 @@ from nightsweep.plan.expect import Prediction, Resident
 from nightsweep.plan.fingerprint import fingerprint
 from nightsweep.plan.fit import Longest, PastStart, PastStarts, program_of
 from nightsweep.plan.model import DECODE, SINGLE_BATCH, EngineConfig, PrefillRepeat, Repeat, SweepPlan
+from nightsweep.plan.remaining import slots
 from nightsweep.plan.reuse import PREFILL, Kept, Link, Place
 from nightsweep.ports import (
     BootOutcome,
@@ -56,6 +57,7 @@ class FakeSweep:
     fence: int = 0
     wish: str | None = None
     note: str | None = None
+    repeats_planned: int = 0
 
 
 @dataclass
@@ -172,10 +174,12 @@ class FakeStore:
             wanted = (box_id, plan.name, plan.fingerprint)
             for sweep_id, sweep in self.sweeps.items():
                 if (sweep.box_id, sweep.plan.name, sweep.plan.fingerprint) == wanted:
-                    sweep.plan, sweep.file_text = plan, file_text
+                    sweep.plan, sweep.file_text, sweep.repeats_planned = plan, file_text, slots(plan)
                     return sweep_id
             sweep_id = len(self.sweeps) + 1
-            self.sweeps[sweep_id] = FakeSweep(plan=plan, box_id=box_id, file_text=file_text)
+            self.sweeps[sweep_id] = FakeSweep(
+                plan=plan, box_id=box_id, file_text=file_text, repeats_planned=slots(plan)
+            )
             return sweep_id
 
     def _sweep(self, sweep_id: int) -> FakeSweep:
@@ -241,6 +245,10 @@ class FakeStore:
     def wish_stop(self, sweep_id: int, *, wish: str) -> None:
         """See `ports.Store`."""
         self._sweep(sweep_id).wish = wish
+
+    def plan_repeats(self, sweep_id: int, repeats: int) -> None:
+        """See `ports.Store`."""
+        self._sweep(sweep_id).repeats_planned = repeats
 
     def is_paused(self, sweep_id: int) -> bool:
         """See `ports.Store`."""

@@ -39,7 +39,7 @@ class ImportedRow:
         runs: Runs that the rate is a mean of; None where the file does not say.
         flags: Why it may enter no mean; empty for most.
         record: What the file has of it, as it stands there.
-        known_as: The name that its file has for it, where that is not its config's; else empty. By it a row that comes twice is known.
+        known_as: The name that its file has for it, where that is not its config's; else empty. It tells what comes twice.
     """
 
     file: str

@@ -106,6 +106,13 @@ def wish_stop(connection: sa.Connection, sweep_id: int, *, wish: str) -> None:
         raise _no_sweep(sweep_id)
 
 
+def plan_repeats(connection: sa.Connection, sweep_id: int, repeats: int) -> None:
+    """Keep how many repeats the sweep asks for by now (raises NotFound)."""
+    asked = sa.update(sweeps).where(sweeps.c.id == sweep_id).values(repeats_planned=repeats)
+    if connection.execute(asked).rowcount == 0:
+        raise _no_sweep(sweep_id)
+
+
 def is_paused(connection: sa.Connection, sweep_id: int) -> bool:
     """Return whether the sweep waits for a person to go on with it (raises NotFound)."""
     found = connection.scalar(sa.select(sweeps.c.state).where(sweeps.c.id == sweep_id))

@@ -97,6 +97,10 @@ class PostgresStore:
         """See `ports.Store`."""
         self._do.run(lambda c: catalog.wish_stop(c, sweep_id, wish=wish))
 
+    def plan_repeats(self, sweep_id: int, repeats: int) -> None:
+        """See `ports.Store`."""
+        self._do.run(lambda c: catalog.plan_repeats(c, sweep_id, repeats))
+
     def is_paused(self, sweep_id: int) -> bool:
         """See `ports.Store`."""
         return self._do.run(lambda c: catalog.is_paused(c, sweep_id))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from nightsweep.analysis.decision_said import decision_document, decision_said
 from nightsweep.analysis.rounds import Decision, Held, decision_of
 from nightsweep.errors import StoreUnavailable
-from nightsweep.plan.model import DecideSpec, SweepPlan
+from nightsweep.plan.model import CONTROL_ROUND, DecideSpec, SweepPlan
 from nightsweep.plan.remaining import slots
 from nightsweep.ports import Store, Stored
 
@@ -26,6 +26,12 @@ def decision_now(store: Store, plan: SweepPlan, spec: DecideSpec, *, sweep_id: i
     return decision_of(plan, spec, held)
 
 
+def clean_count(plan: SweepPlan, stored: Stored) -> int:
+    """Return how many of the planned repeats have a clean window; the plan's repeats may have been lowered since."""
+    asked = plan.probe.repeats if plan.decide is None else plan.decide.most
+    return sum(clean for key, (clean, _) in stored.windows.items() if key[3] < asked or key[3] >= CONTROL_ROUND)
+
+
 @dataclass
 class Deciding:
     """Tells of a sweep's decision, each round once; of a sweep without one, nothing.
@@ -40,6 +46,7 @@ class Deciding:
     said: str | None = None
     planned: int = 0
     _told: int = 0
+    _kept: int | None = None  # what the store has of `planned`
     _out: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -73,9 +80,18 @@ class Deciding:
         stored = self.store.stored(self.sweep_id)
         decision = decision_now(self.store, self.plan, self.plan.decide, sweep_id=self.sweep_id, stored=stored)
         self.said = decision_said(decision)
-        clean = sum(known for known, _ in stored.windows.values())
-        self.planned = max(slots(self.plan), clean + sum(len(task.repeats) for task in decision.left))
+        self._keep_planned(stored, decision)
         return decision
+
+    def _keep_planned(self, stored: Stored, decision: Decision) -> None:
+        """Keep what is asked for by now: the opening, what further rounds brought, and what is left of the one in hand."""
+        most = self.plan.probe.max_attempts
+        given_up = sum(not clean and tries >= most for clean, tries in stored.windows.values())
+        asked = clean_count(self.plan, stored) + given_up + sum(len(task.repeats) for task in decision.left)
+        planned = max(slots(self.plan), asked)
+        if planned != self._kept:
+            self.store.plan_repeats(self.sweep_id, planned)
+        self.planned = self._kept = planned
 
     def _tell_dropped(self, decision: Decision) -> None:
         for name, why in decision.dropped.items():

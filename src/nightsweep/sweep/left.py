@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from nightsweep.analysis.text import plural
 from nightsweep.errors import StoreUnavailable
-from nightsweep.plan.model import CONTROL_ROUND, BootTask, SweepPlan
+from nightsweep.plan.model import BootTask, SweepPlan
 from nightsweep.plan.remaining import failed_configs, gave_up, remaining
 from nightsweep.ports import Store, Stored
 from nightsweep.sweep.deciding import decision_now
@@ -35,12 +35,6 @@ def left_now(store: Store, plan: SweepPlan, sweep_id: int) -> tuple[Stored, tupl
             single_batches=stored.single_batches,
         )
     return stored, left
-
-
-def clean_count(plan: SweepPlan, stored: Stored) -> int:
-    """Return how many of the planned repeats have a clean window; the plan's repeats may have been lowered since."""
-    asked = plan.probe.repeats if plan.decide is None else plan.decide.most
-    return sum(clean for key, (clean, _) in stored.windows.items() if key[3] < asked or key[3] >= CONTROL_ROUND)
 
 
 def configs_failed(plan: SweepPlan, stored: Stored) -> tuple[str, ...]:

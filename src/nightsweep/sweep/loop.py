@@ -29,12 +29,12 @@ from nightsweep.plan.remaining import prefill_key, window_key
 from nightsweep.ports import BoxFacts, Progress, Stored
 from nightsweep.sweep.boot import Running, boot_name, booted
 from nightsweep.sweep.breaking import how_it_broke_off
-from nightsweep.sweep.deciding import Deciding
+from nightsweep.sweep.deciding import Deciding, clean_count
 from nightsweep.sweep.expecting import write_estimates, write_expected
 from nightsweep.sweep.guard import Guard
 from nightsweep.sweep.launch import check_secrets
 from nightsweep.sweep.lease import Held, held
-from nightsweep.sweep.left import clean_count, configs_failed, failed_said, left_now, worth_booting
+from nightsweep.sweep.left import configs_failed, failed_said, left_now, worth_booting
 from nightsweep.sweep.leftovers import stop_leftovers
 from nightsweep.sweep.measure import Measuring, api_key, measure_repeat, warm_up
 from nightsweep.sweep.night import Night

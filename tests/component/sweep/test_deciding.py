@@ -36,6 +36,9 @@ def test_a_decision_is_killed_in_the_middle_of_a_round_goes_on_with_it_and_is_to
         command.end()
     (asked,) = (said for said in rounds(bench.events()) if said.startswith("round 2"))
     before = {row.window_id for row in bench.windows()}
+    clean, planned = bench.sweep().repeats_clean, bench.sweep().repeats_planned
+    assert planned > 6, "the opening is of six: what the round asks for is planned, too"
+    assert clean <= planned
     outcome = bench.play(a_decision())
     assert outcome.state == "done"
     said = rounds(bench.events())

@@ -122,7 +122,10 @@ def test_a_decision_that_was_cut_goes_on_with_the_same_round_and_measures_nothin
     cut.probe.windows = [window] * 5 + [killed] + [window] * 400
     with pytest.raises(KeyboardInterrupt):
         cut.play(a_plan(3, 4))
+    asked_for, clean = cut.store.sweeps[1].repeats_planned, sum(counts(cut).values())
+    assert asked_for > clean == 5, "the round in hand is planned: nobody reads 100% in the middle of it"
     outcome = cut.play(a_plan(3, 4))
+    assert cut.store.sweeps[1].repeats_planned == outcome.windows_planned == sum(counts(cut).values())
     assert outcome.state == "done"
     again = told(cut, "decision_round")
     assert again[:2] == asked[:2]
