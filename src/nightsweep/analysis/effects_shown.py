@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from nightsweep.analysis import text
@@ -222,7 +223,10 @@ def effects_document(found: Shown) -> dict[str, Any]:
     return {
         "factors": [{"name": factor.name, "levels": _labels(found, i)} for i, factor in enumerate(grid.factors)],
         "against": base_in_words(grid) if grid.factors else None,
-        "cells": [{"concurrency": streams, "temperature": temperature} for streams, temperature in found.fit.cells],
+        "cells": [
+            {"concurrency": streams, "temperature": text.temperature_or_none(Decimal(str(temperature)))}
+            for streams, temperature in found.fit.cells
+        ],
         "effects": [effect_document(found, one) for one in found.fit.effects],
         "misfit_p": found.fit.misfit,
         "missing": [grid.described(corner) for corner in grid.missing],

@@ -11,6 +11,7 @@ from nightsweep.analysis import text
 from nightsweep.analysis.documents import Document, spread_document
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.analysis.values import Spread
+from nightsweep.plan.words import UNKNOWN_TEMPERATURE
 
 NUMBERS = (
     "decode_rate",
@@ -68,7 +69,8 @@ def group_document(group: GroupSummary) -> Document:
     times = {
         name: None if at is None else at.isoformat() for name, at in (("first", group.first), ("last", group.last))
     }
-    return {**group.keys, **numbers, **counts, **times, "simulated": group.simulated}
+    keys = {name: _told(name, value) for name, value in group.keys.items()}
+    return {**keys, **numbers, **counts, **times, "simulated": group.simulated}
 
 
 def group_fields(by: Sequence[str]) -> tuple[str, ...]:
@@ -90,7 +92,7 @@ def groups_table(groups: Sequence[GroupSummary], *, by: Sequence[str], title: st
     def row_of(group: GroupSummary) -> Row:
         rate = group.numbers["decode_rate"]
         values = (
-            *(_said(group.keys[key]) for key in by),
+            *(_said(key, group.keys[key]) for key in by),
             text.number(rate.mean if rate else None, digits=digits),
             text.runs(rate),
             str(rate.boots) if rate else "0",
@@ -123,5 +125,12 @@ def groups_table(groups: Sequence[GroupSummary], *, by: Sequence[str], title: st
     return Table(title, columns, (Group("", rows),), notes=(MIXED,) if mixed else (), simulated=simulated)
 
 
-def _said(value: Any) -> str:
-    return text.ABSENT if value is None else text.printable(str(value))
+def _said(key: str, value: Any) -> str:
+    if _told(key, value) is None:
+        return text.ABSENT if value is None else text.temperature(UNKNOWN_TEMPERATURE)
+    return text.printable(str(value))
+
+
+def _told(key: str, value: Any) -> Any:
+    """Return a key's value; None for the mark of a temperature that nobody told."""
+    return None if key == "temperature" and value == float(UNKNOWN_TEMPERATURE) else value

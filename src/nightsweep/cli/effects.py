@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 
 import click
 
-from nightsweep.analysis import effects_shown, sides
+from nightsweep.analysis import effects_shown, sides, text
 from nightsweep.cli import filters, places, render
 from nightsweep.cli.documents import documents_of
 from nightsweep.cli.reading import access, find_sweep
@@ -56,7 +57,8 @@ def command(ctx: click.Context, *, sweep: str, at: Sequence[places.Place], form:
 def _print(shown: effects_shown.Shown, *, name: str) -> None:
     if shown.grid.factors:
         streams, temperatures = ({cell[part] for cell in shown.fit.cells} for part in (0, 1))
-        cells = f"c={','.join(map(str, sorted(streams)))} and T={','.join(f'{one:g}' for one in sorted(temperatures))}"
+        degrees = ",".join(text.temperature(Decimal(str(one))) for one in sorted(temperatures))
+        cells = f"c={','.join(map(str, sorted(streams)))} and T={degrees}"
         render.show(effects_shown.effects_table(shown, title=f"Effects on the decode rate, {name}, over {cells}"))
         pairs = effects_shown.interactions_table(shown, title="Pairs of settings")
         if pairs is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -359,7 +360,9 @@ def test_every_list_and_view_says_where_a_row_is_from(both: Desk) -> None:
     shown = both.call(show, "window", window).output
     assert "it was imported" in shown
     told = both.listed(show, "window", window)
-    assert (told["requests"], told["counters"], told["derived_again"]["equal"]) == (None, None, None), "absent, not none"
+    assert (told["requests"], told["counters"], told["derived_again"]["equal"]) == (None, None, None), (
+        "absent, not none"
+    )
 
 
 def test_a_whole_runs_rate_is_under_a_name_of_its_own_everywhere(desk: Desk) -> None:
@@ -444,3 +447,63 @@ def test_equal_conditions_of_two_imports_pool_and_others_do_not(desk: Desk, tmp_
     desk.bring(with_version)
     counts = sorted(one["decode_rate_tokens_per_second"]["n"] for one in desk.listed(cells)["cells"])
     assert counts == [1, 2]
+
+
+# --- a temperature that nobody told ------------------------------------------------------------------------------------
+
+
+def test_a_temperature_that_nobody_told_is_a_number_nowhere(desk: Desk, tmp_path: Path) -> None:
+    header = f"{HEADER},speculative.num_speculative_tokens"
+    lines = [
+        f"k{k},vllm,m,b,{streams},unknown,{rate + more},2026-05,{k}"
+        for k, rate in ((3, 100), (4, 150), (5, 120))
+        for streams in (1, 16)
+        for more in (0, 0.3, 0.8)
+    ]
+    desk.bring(a_table(tmp_path, *lines, header=header))
+    desk.call(decide, "spring", "--choose", "k4", "--fallback", "k3")
+    ((window, cell, boot),) = desk.rows("SELECT max(window_id), max(cell_id), max(boot_id) FROM windows_flat")
+    asked: list[tuple[click.Command, tuple[object, ...]]] = [
+        (cells, ()),
+        (cells, ("--pooled",)),
+        *((cells, ("--group-by", by, "--imported")) for by in ("temperature", "sweep,temperature")),
+        (show, ("window", window)),
+        (show, ("cell", cell)),
+        (show, ("boot", boot)),
+        (history, ("k3", "--at", "T=unknown")),
+        (compare, ("k3", "k4", "--at", "T=unknown")),
+        (effects, ("spring",)),
+        (decisions, ("show", "1")),
+        (report, ("spring",)),
+        (report, ("spring", "--html")),
+    ]
+    for one, words in asked:
+        for form in ("", "--json", "--csv"):
+            if form in {option for each in one.params for option in each.opts} | {""}:
+                shown = desk.call(one, *words, *((form,) if form else ())).output
+                assert not MINUS_ONE.search(shown), (one.name, words, form, MINUS_ONE.findall(shown))
+                assert shown, (one.name, words, form)
+    for table in ("cells_clean", "windows_flat"):
+        assert desk.rows(f"SELECT count(temperature), count(*) > 0 FROM {table}") == [(0, True)]
+
+
+MINUS_ONE = re.compile(r".{0,40}(?<![\w.+-])-1(?:\.0+)?(?![\w.%-]).{0,20}")
+
+
+def test_a_temperature_that_nobody_told_is_asked_for_by_its_word_and_is_absent_in_frames(
+    desk: Desk, tmp_path: Path
+) -> None:
+    desk.bring(a_table(tmp_path, *("k3,vllm,m,b,1,unknown,100,2026-05", "k3,vllm,m,b,1,0.7,110,2026-05")))
+    assert [one["temperature"] for one in desk.listed(cells, "--temperature", "unknown")["cells"]] == [None]
+    assert [one["temperature"] for one in desk.listed(cells, "--temperature", "0.7")["cells"]] == [0.7]
+    for words in (("--temperature", "-1"), ("--temperature=-1",), ("--temperature", "-1.00")):
+        assert desk.call(cells, *words).exit_code == 2
+    book = Notebook(desk.queries)
+    for frame in (book.cells(), book.windows(), book.groups(["temperature"], imported=True)):
+        values = frame["temperature"]
+        assert (values.isna().sum(), values.min()) == (1, 0.7)
+    file = tmp_path / "cells.parquet"
+    desk.call(cells, "--group-by", "temperature", "--imported", "--parquet", file)
+    import pandas
+
+    assert pandas.read_parquet(file)["temperature"].min() == 0.7
