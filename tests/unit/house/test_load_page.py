@@ -27,6 +27,7 @@ from nightsweep.probe.prompts import (
     too_few,
 )
 from nightsweep.probe.window import Patience
+from nightsweep.sweep.coming_up import SAID_EVERY
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "load.md").read_text(encoding="utf-8")
@@ -122,4 +123,5 @@ def test_the_limits_that_are_named_are_those_of_the_code() -> None:
     assert "more than four standard errors" in PAGE
     assert SIGMAS == 4.0
     assert f"by more than {LEAST_DIFFERENCE:.0%}" in PAGE
+    assert f"say every {SAID_EVERY:g} s how many have" in PAGE
     assert f"is not idle {Patience().idle:g} s later" in PAGE
