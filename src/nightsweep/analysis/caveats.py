@@ -11,6 +11,7 @@ from nightsweep.analysis.leading import leads as leads
 from nightsweep.analysis.leading import lone_leads
 from nightsweep.analysis.values import BootRow, CellSummary, PrefillSummary, SweepRow
 from nightsweep.plan.model import SweepPlan
+from nightsweep.plan.order import cells_of
 
 WIDE_RANGE = 0.10
 """A range beyond this share of the mean is named: differences of that size between configs are then open."""
@@ -131,9 +132,10 @@ def _unmeasured(cells: Sequence[CellSummary], plan: SweepPlan | None) -> Iterato
     seen = {(cell.config_fingerprint, cell.concurrency, cell.temperature) for cell in cells}
     missing: Counter[str] = Counter()
     for config in plan.configs:
-        for concurrency in plan.probe.concurrency:
-            for temperature in plan.probe.temperature:
-                missing[config.name] += (config.fingerprint, concurrency, temperature) not in seen
+        for cell in cells_of(
+            plan, config.fingerprint
+        ):  # of a decision the opening: no other place is asked of every config
+            missing[config.name] += (config.fingerprint, cell.concurrency, cell.temperature) not in seen
     named = [f"{name} ({amount})" for name, amount in missing.items() if amount]
     if named:
         total = sum(missing.values())

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from nightsweep.analysis.caveats import caveats
 from nightsweep.analysis.summary import summarise, summarise_prefills
 from nightsweep.analysis.values import WindowRow
+from nightsweep.plan.model import DecideSpec
 from nightsweep.units import Tokens
 
-from .builders import a_boot, a_config, a_failed_boot, a_plan, a_prefill, a_sweep, a_window
+from .builders import COLD, WARM, a_boot, a_config, a_failed_boot, a_plan, a_prefill, a_sweep, a_window
 
 
 def of(*windows: WindowRow, **facts: Any) -> str:
@@ -67,6 +69,15 @@ def test_a_config_that_never_came_up_is_told_from_one_with_a_failed_boot_too() -
 def test_planned_cells_without_a_window_are_counted_by_config() -> None:
     found = of(*runs(20.0, 20.1), plan=a_plan(a_config(), a_config("other")))
     assert "3 planned cells without any window: mtp (1); other (2)." in found
+
+
+def test_a_decision_misses_no_cell_that_its_rule_does_not_ask_for() -> None:
+    config = a_config()
+    places = tuple((streams, degree, 1.0) for streams in (1, 8) for degree in (COLD, WARM))
+    plan = replace(a_plan(config, temperature=(COLD, WARM)), decide=DecideSpec((config.fingerprint,), places, most=6))
+    asked = [a_window(concurrency=streams, temperature=degree) for streams, degree in ((8, COLD), (8, WARM), (1, COLD))]
+    assert "without any window" not in of(*asked, plan=plan)
+    assert "1 planned cell without any window: mtp (1)." in of(*asked[1:], plan=plan)
 
 
 def test_one_boot_per_config_is_said_and_two_are_not() -> None:
