@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from nightsweep.plan.expand import with_prompts_hash
 from nightsweep.plan.fingerprint import fingerprint
 from nightsweep.plan.model import EngineConfig, SingleBatchSpec, SweepPlan
+from nightsweep.ports import Launch
 from nightsweep.sweep.loop import run_sweep
 from nightsweep.sweep.tools import Limits, Outcome, PlainSteps
 from nightsweep.units import Seconds
+from tests.fakes.host import Script
 from tests.unit.sweep.builders import World, a_config, a_plan
 
 A, B, C = a_config("a"), a_config("b", k=4), a_config("c", k=5)
@@ -43,6 +46,32 @@ def test_only_what_is_missing_is_measured() -> None:
     assert (second.state, second.windows_done, windows_of(world, second.sweep_id)) == ("done", 12, 4)
     assert world.starts() == starts + 1
     assert told(world, "reused") == ["8 windows of sweep 1 are reused: measured on this box under equal conditions"]
+
+
+def test_a_config_that_was_mended_outside_of_the_file_is_booted_under_another_name_and_nothing_else_is_measured_again() -> (
+    None
+):
+    world = World(script=_failing_b())
+    plan = a_plan(A, B)
+    first = world.play(plan)
+    assert (first.failed, first.windows_done) == (("b",), 4)
+    world.host.script, world.probe.healthy_when = Script(), lambda: bool(world.host.running)
+    starts = world.starts()
+    assert (world.play(plan).failed, world.starts()) == (("b",), starts), "the sweep itself gave it up"
+    second = reusing(world, replace(plan, name="mended"))
+    assert (second.failed, second.windows_done, windows_of(world, second.sweep_id)) == ((), 8, 4)
+    assert world.starts() == starts + 1
+
+
+def _failing_b() -> Callable[[Launch], Script]:
+    """Return what fails config B, that of four draft tokens, for good."""
+    lines = ((0.0, "vllm: error: unrecognized arguments: --no-such-flag"),)
+
+    def script(launch: Launch) -> Script:
+        fails = '"num_speculative_tokens":4' in " ".join(launch.command).replace(" ", "")
+        return Script(lines=lines, exits_at=0.0, exit_code=2) if fails else Script()
+
+    return script
 
 
 def test_without_the_wish_a_changed_file_measures_all() -> None:
