@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from nightsweep.analysis.expected import Expected
+from nightsweep.analysis.premises import Questioned
 from nightsweep.analysis.sides import Pool, pools_of
 from nightsweep.analysis.summary import summarise
 from nightsweep.analysis.values import (
@@ -43,6 +44,7 @@ class FakeQueries:
     boxes: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     files: dict[int, str] = field(default_factory=dict)
     expected: dict[int, Sequence[Expected]] = field(default_factory=dict)
+    in_question: Sequence[Questioned] = ()
     seen: list[Filters] = field(default_factory=list)
     opened: int = 0
 
@@ -106,6 +108,9 @@ class FakeQueries:
 
     def expectations(self, sweep_id: int) -> Sequence[Expected]:
         return self.expected.get(sweep_id, ())
+
+    def questioned(self, box: str, *, simulated: bool) -> Sequence[Questioned]:
+        return [one for one in self.in_question if (one.decision.box, one.decision.simulated) == (box, simulated)]
 
     def sweep_plan(self, sweep_id: int) -> SweepPlan | None:
         return self.plans.get(sweep_id)

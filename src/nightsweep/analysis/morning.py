@@ -13,6 +13,7 @@ from nightsweep.analysis.blocks import Block, Bullets, Heading, Lines, Paragraph
 from nightsweep.analysis.caveats import caveats, leads, overlap
 from nightsweep.analysis.decision_read import decision_blocks
 from nightsweep.analysis.expected import UNKNOWN, Expected, expected_and_found, expected_table, worth_reading
+from nightsweep.analysis.premises import Questioned
 from nightsweep.analysis.sides import Documents
 from nightsweep.analysis.summary import in_plan_order, summarise, summarise_prefills
 from nightsweep.analysis.values import (
@@ -32,6 +33,7 @@ NOT_BACK = "NOT SERVING"
 WORTH_READING = ("warning", "error", "critical")
 EVENTS_SHOWN = 40
 LINES_SHOWN = 4
+PREMISES_SHOWN = 4
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Night:
         left: Repeats that are still to be measured; None where the plan cannot be read any more.
         goes_on: When and how the sweep goes on, as a sentence.
         zone: Of all times that are shown.
+        questioned: Decisions of this box whose premises changed, of any sweep.
         documents: What the windows' fingerprints stand for.
     """
 
@@ -73,6 +76,7 @@ class Night:
     left: int | None
     goes_on: str
     expected: Sequence[Expected] = ()
+    questioned: Sequence[Questioned] = ()
     documents: Documents = UNKNOWN
 
     @property
@@ -114,6 +118,7 @@ def summary_blocks(night: Night) -> tuple[Block, ...]:
         *_head(night),
         *_production(night),
         *_decision(night),
+        *_questioned(night),
         *_best(night),
         *_boots(night),
         *_cells(night),
@@ -209,13 +214,37 @@ def _decision(night: Night) -> Iterator[Block]:
     }  # said again by a later start
     told = [f"{night.local(e.at)}: {text.printable(e.message)}" for e in sorted(first.values(), key=lambda e: e.at)]
     yield from decision_blocks(
-        night.plan, windows=night.windows, boots=night.boots, simulated=night.sweep.simulated, told=told
+        night.plan,
+        windows=night.windows,
+        boots=night.boots,
+        simulated=night.sweep.simulated,
+        told=told,
+        documents=night.documents,
     )
+
+
+def _questioned(night: Night) -> Iterator[Block]:
+    """Which conclusions of this box have lost a premise: what was decided, and what is not as it was."""
+    if not night.questioned:
+        return
+    yield Heading(2, "Decisions in question")
+    yield Bullets(tuple(_question(one) for one in night.questioned))
+    first = night.questioned[0].decision.decision_id
+    yield Paragraph(
+        f"`nightsweep decisions show {first} --reask -o FILE` writes the sweep that asks again; `nightsweep decisions` looks at "
+        "production and prompts, too."
+    )
+
+
+def _question(one: Questioned) -> str:
+    what = f"Decision {one.decision.decision_id} ({one.decision.decided:%Y-%m-%d}), {one.decision.question}"
+    changed = text.several((change.words for change in one.changes), limit=PREMISES_SHOWN)
+    return text.printable(f"{what}: chosen was {one.decision.chosen_name}. {changed}")
 
 
 def _best(night: Night) -> Iterator[Block]:
     found = best_lines(night.cells)
-    if found:
+    if found and (night.plan is None or night.plan.decide is None):  # a decision ranks over all its places together
         yield Heading(2, "Ahead so far")
         yield Bullets(found)
 

@@ -199,6 +199,14 @@ class Change:
         return f"{self.name}: was {shown(self.old)}, is {shown(self.new)} ({self.source})"
 
 
+@dataclass(frozen=True)
+class Questioned:
+    """A decision in force, with the premises that changed and that nobody has accepted: at least one."""
+
+    decision: Decision
+    changes: tuple[Change, ...]
+
+
 def changes(decision: Decision, now: Now, *, chosen_settings: Mapping[str, Any]) -> list[Change]:
     """Return the premises of a decision that differ by now, accepted ones too.
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nightsweep.analysis.doctor import SpoolFacts
     from nightsweep.analysis.expected import Expected
     from nightsweep.analysis.grouping import GroupSummary
+    from nightsweep.analysis.premises import Questioned
     from nightsweep.analysis.sides import Pool
     from nightsweep.analysis.values import (
         BootRow,
@@ -88,6 +89,9 @@ class Queries(Protocol):
 
     def expectations(self, sweep_id: int) -> Sequence[Expected]:
         """Return what was expected of a sweep's cells."""
+
+    def questioned(self, box: str, *, simulated: bool) -> Sequence[Questioned]:
+        """Return the decisions of a box that are questioned by what the database knows, oldest first."""
 
     def boot_log(self, boot_id: int) -> Sequence[LogLine]:
         """Return the whole log of a boot, in order."""

@@ -19,6 +19,7 @@ from nightsweep.analysis.expected import Expected
 from nightsweep.analysis.morning import Night, night_named, night_of, summary_blocks, title_of
 from nightsweep.analysis.notices import LEVELS, Notice
 from nightsweep.analysis.page import page
+from nightsweep.analysis.premises import Questioned
 from nightsweep.analysis.progress import progress_of
 from nightsweep.analysis.telling import not_restored, notice_of, restored_after_all
 from nightsweep.analysis.values import (
@@ -73,6 +74,9 @@ class Reads(Expands, Protocol):
     def expectations(self, sweep_id: int) -> Sequence[Expected]:
         """Return what was expected."""
 
+    def questioned(self, box: str, *, simulated: bool) -> Sequence[Questioned]:
+        """Return the decisions of a box whose premises changed."""
+
 
 class Finds(Reads, Protocol):
     """As `Reads`, and the sweep itself."""
@@ -124,6 +128,7 @@ def night_in(
         left=left,
         goes_on=goes_on(sweep, on_record, left=left, now=now),
         expected=queries.expectations(sweep.sweep_id),
+        questioned=queries.questioned(sweep.box, simulated=sweep.simulated),
         documents=documents_of(queries, windows),
     )
 

@@ -22,6 +22,8 @@ from nightsweep.analysis.premises import (
     Evidence,
     Known,
     Now,
+    Questioned,
+    changes,
     settings_of,
 )
 from nightsweep.analysis.sides import NOT_OF_THE_BOX
@@ -110,6 +112,24 @@ class Decisions:
         wanted = sa.select(configs.c.doc).where(configs.c.hash == fingerprint)
         found = self._do.run(lambda c: c.scalar(wanted))
         return {} if found is None else settings_of(found)
+
+
+def questioned(connection: sa.Connection, *, box: str, simulated: bool) -> list[Questioned]:
+    """Return the decisions of a box that are questioned by what the database knows, oldest first.
+
+    What production runs and what its prompt file holds today it does not know: `nightsweep decisions` looks there, too.
+    """
+    wanted = _decisions().where(decisions.c.retired_at.is_(None)).order_by(decisions.c.id)
+    found = []
+    for decision in [_decision(row) for row in connection.execute(wanted)]:
+        if (decision.box, decision.simulated) == (box, simulated):
+            document = connection.scalar(sa.select(configs.c.doc).where(configs.c.hash == decision.chosen))
+            settings = {} if document is None else settings_of(document)
+            told = changes(decision, _now(connection, decision), chosen_settings=settings)
+            open_ones = tuple(change for change in told if change.accepted is None)
+            if open_ones:
+                found.append(Questioned(decision, open_ones))
+    return found
 
 
 def _missing(decision_id: int) -> NotFound:

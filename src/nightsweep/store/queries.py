@@ -40,6 +40,7 @@ from nightsweep.store.session import AWAY, first_line
 
 if TYPE_CHECKING:
     from nightsweep.analysis.expected import Expected
+    from nightsweep.analysis.premises import Questioned
     from nightsweep.analysis.sides import Pool
     from nightsweep.analysis.whole import ConfigRow, WholeBoot, WholeWindow
     from nightsweep.engine.values import LogLine
@@ -143,6 +144,12 @@ class Queries:
         from nightsweep.store import expectations  # brings the statistics along: lists need none
 
         return self._all(expectations.expected_of(sweep_id), expectations.expected)
+
+    def questioned(self, box: str, *, simulated: bool) -> list[Questioned]:
+        """Return the decisions of a box that are questioned by what the database knows, oldest first."""
+        from nightsweep.store.decisions import questioned
+
+        return self._read(lambda connection: questioned(connection, box=box, simulated=simulated))
 
     # --- summed up by the database
 

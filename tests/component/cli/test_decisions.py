@@ -15,6 +15,8 @@ import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner, Result
 
+from nightsweep.analysis import markdown
+from nightsweep.analysis.morning import summary_blocks
 from nightsweep.cli.decide import command as decide
 from nightsweep.cli.deciding import Reach
 from nightsweep.cli.decisions import command as decisions
@@ -23,6 +25,7 @@ from nightsweep.errors import DockerUnavailable, NothingToDecide
 from nightsweep.plan.sweepfile import load
 from nightsweep.ports import BoxFacts, ForeignContainer
 from nightsweep.probe.prompts import load_prompts
+from nightsweep.service.telling import night_in
 from nightsweep.store.decisions import Decisions
 from nightsweep.store.postgres import PostgresStore
 from nightsweep.store.queries import Queries
@@ -151,6 +154,17 @@ def test_five_is_the_block_is_questioned_when_the_drafting_rule_changes_and_aske
     shown = desk.call(decisions).stdout
     assert "questioned" in shown
     assert "draft_sample_method: was absent, is probabilistic" in shown
+
+    queries = Queries(desk.engine)
+    night = markdown.document(summary_blocks(night_in(queries, queries.sweep_of("drafting-rule"), now=EVENING)))
+    assert "## Decisions in question" in night, "told in the morning after the night that changed it"
+    assert "config.speculative.draft_sample_method: was absent, is probabilistic" in night
+    assert "nightsweep decisions show 1 --reask" in night
+    desk.call(decisions, "retire", "1", "--why", "asked again")
+    assert queries.questioned("spark-1", simulated=False) == []
+    with desk.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE decisions SET retired_at = NULL, retired_why = NULL"))
+    assert queries.questioned("another box", simulated=False) == []
 
     again = tmp_path / "again.yaml"
     desk.call(decisions, "show", "1", "--reask", "-o", str(again))
