@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from math import fsum
+from operator import sub
 
 from nightsweep.measurement.values import Percentiles, RequestTiming
 from nightsweep.units import MonotonicSeconds
@@ -125,5 +125,5 @@ def chunk_gaps(
     for request in requests:
         stamps = request.chunk_at
         inside = stamps[bisect_left(stamps, opened) : bisect_right(stamps, closed)]
-        gaps.extend(later - earlier for earlier, later in pairwise(inside))
+        gaps.extend(map(sub, inside[1:], inside))
     return tuple(gaps)
