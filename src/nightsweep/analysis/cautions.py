@@ -157,12 +157,16 @@ def _lone(story: Story) -> Iterator[str]:
     for cell in story.cells:
         if cell.n == 1 and cell.config in story.concerned:
             lone[cell.config].append(cell)
+    again = "the rule ranks over all its places together" if story.ruled else "measure it again"
     for config, cells in sorted(lone.items(), key=lambda item: item[0] != story.chosen):
         first = cells[0]
         if len(cells) == 1:
             at = place_said(first.concurrency, first.temperature)
-            yield f"{first.mean:.1f} rests on one run: measure it again ({first.name} at {at})"
+            yield f"{first.mean:.1f} rests on one run: {again} ({first.name} at {at})"
         else:
             listed = "; ".join(f"{cell.mean:.1f} at {place_said(cell.concurrency, cell.temperature)}" for cell in cells)
             part = story.concerned[config]
-            yield f"{len(cells)} cells of {part} {first.name} rest on one run each: measure them again ({listed})"
+            yield (
+                f"{len(cells)} cells of {part} {first.name} rest on one run each: "
+                f"{again.replace(' it ', ' them ')} ({listed})"
+            )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 
 from nightsweep.analysis import text
@@ -28,8 +28,12 @@ def caveats(
     prefills: Sequence[PrefillSummary] = (),
     plan: SweepPlan | None = None,
 ) -> tuple[str, ...]:
-    """Return the caveats as plain sentences, the gravest first."""
-    rules: tuple[Callable[[], Iterator[str]], ...] = (
+    """Return the caveats as plain sentences, the gravest first.
+
+    Where windows went where a decision was open, single cells rank nothing: the section on the decision does.
+    """
+    decide = None if plan is None else plan.decide
+    rules: tuple[Callable[[], Iterable[str]], ...] = (
         lambda: _simulated(sweep),
         lambda: _unfinished(sweep),
         lambda: _reused(sweep),
@@ -39,10 +43,10 @@ def caveats(
         lambda: _unmeasured(cells, plan),
         lambda: _only_flagged(cells, prefills),
         lambda: _imported(cells),
-        lambda: _lone_leads(cells),
-        lambda: _single_runs(cells),
+        lambda: _lone_leads(cells) if decide is None else (),
+        lambda: _single_runs(cells) if decide is None else _single_runs_by_rule(cells),
         lambda: _means(cells),
-        lambda: _open_leads(cells),
+        lambda: _open_leads(cells) if decide is None else (),
         lambda: _wide(cells),
         lambda: _single_boots(boots, cells),
         lambda: _conditions(cells, boots),
@@ -177,6 +181,16 @@ def _single_runs(cells: Sequence[CellSummary]) -> Iterator[str]:
     single = [cell_name(cell) for cell in cells if cell.single]
     if single:
         yield f"n=1: one run is not a measurement. {text.plural(len(single), 'cell')}: {text.several(single)}."
+
+
+def _single_runs_by_rule(cells: Sequence[CellSummary]) -> Iterator[str]:
+    single = [cell for cell in cells if cell.single]
+    if single:
+        configs = text.plural(len({cell.config_fingerprint for cell in single}), "config")
+        yield (
+            f"n=1 in {len(single)} of {text.plural(len(cells), 'cell')}, of {configs}: windows went where the decision was open. "
+            "It ranks configs over all its places together; a cell by itself ranks nothing, and one run is not a measurement."
+        )
 
 
 def _means(cells: Sequence[CellSummary]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from nightsweep.analysis.blocks import Block, Bullets, Heading, Paragraph
+from nightsweep.analysis.sides import Documents
 from nightsweep.analysis.text import plural, printable
 from nightsweep.analysis.values import BootRow, WindowRow
 from nightsweep.plan.drawn import Drawn
@@ -37,13 +38,15 @@ def decision_blocks(
     boots: Sequence[BootRow],
     simulated: bool,
     told: Sequence[str] = (),
+    documents: Documents | None = None,
 ) -> Iterator[Block]:
     """Yield a section on a sweep's decision; nothing where it has none.
 
     Args:
         told: What was said of it while it went, oldest first.
+        documents: What the windows' fingerprints stand for, to name the conditions that differ; None where they were not read.
     """
-    found = None if plan is None else decision_in(plan, windows=windows, boots=boots)
+    found = None if plan is None else decision_in(plan, windows=windows, boots=boots, documents=documents)
     if found is None:
         return
     from nightsweep.analysis.decision_said import decision_said, decision_table
@@ -57,7 +60,9 @@ def decision_blocks(
         yield Bullets(tuple(told))
 
 
-def decision_in(plan: SweepPlan, *, windows: Sequence[WindowRow], boots: Sequence[BootRow]) -> Decision | None:
+def decision_in(
+    plan: SweepPlan, *, windows: Sequence[WindowRow], boots: Sequence[BootRow], documents: Documents | None = None
+) -> Decision | None:
     """Return how a sweep's decision stands; None where it has none. Rows are those of the sweep, flagged windows too.
 
     What is left of prefills and single-batch runs is not in it.
@@ -83,4 +88,5 @@ def decision_in(plan: SweepPlan, *, windows: Sequence[WindowRow], boots: Sequenc
         if boot.state == "failed":
             failed[boot.config_fingerprint, boot.boot_round] += (boot.retry or "same",)
     bare = replace(plan, probe=replace(plan.probe, prefill=None, single_batch=None))
-    return decision_of(bare, plan.decide, Held(drawn, tries, dict(failed)))
+    conditions = {} if documents is None else documents.conditions
+    return decision_of(bare, plan.decide, Held(drawn, tries, dict(failed), conditions=conditions))

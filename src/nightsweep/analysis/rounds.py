@@ -10,8 +10,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from nightsweep.analysis.comparing import differences, flat
 from nightsweep.analysis.deciding import Round, final_standings, next_round
 from nightsweep.analysis.racing import Rule, Run, Standing
+from nightsweep.analysis.text import several
 from nightsweep.plan.drawn import Drawn
 from nightsweep.plan.model import CONTROL_ROUND, BootTask, Cell, DecideSpec, EngineConfig, SweepPlan
 from nightsweep.plan.opening import Place
@@ -34,13 +36,18 @@ that may be spent; no contender could be measured."""
 
 @dataclass(frozen=True)
 class Held:
-    """All that is stored of a sweep, as far as a decision asks for it; see `plan.remaining` for the keys."""
+    """All that is stored of a sweep, as far as a decision asks for it; see `plan.remaining` for the keys.
+
+    Attributes:
+        conditions: Documents of the windows' conditions by fingerprint, to name what differs; empty where they were not read.
+    """
 
     drawn: Sequence[Drawn]
     windows: Windows
     failed_boots: FailedBoots = field(default_factory=dict)
     prefills: Prefills = field(default_factory=dict)
     single_batches: Windows = field(default_factory=dict)
+    conditions: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -123,7 +130,7 @@ class _Replay:
             f"{name} speculates without telling how much is accepted: its rates are taken as they are, with more noise"
             for name in sorted(self.untold)
         ]
-        caveats += _mixed(self.held.drawn, self.by_name)
+        caveats += _mixed(self.held, self.by_name)
         return Decision(state, number, why, left, self._standings(), self.dropped, tuple(caveats))
 
     @property
@@ -247,13 +254,16 @@ def _untold(drawn: Sequence[Drawn], by_name: Mapping[str, EngineConfig]) -> froz
     return frozenset(name for name, config in by_name.items() if config.speculative and config.fingerprint in untold)
 
 
-def _mixed(drawn: Sequence[Drawn], by_name: Mapping[str, EngineConfig]) -> Iterator[str]:
+def _mixed(held: Held, by_name: Mapping[str, EngineConfig]) -> Iterator[str]:
     """Yield a sentence for each contender whose windows are of different conditions."""
-    seen = {(one.place[0], one.conditions) for one in drawn if one.place[3] < CONTROL_ROUND}
+    seen = {(one.place[0], one.conditions) for one in held.drawn if one.place[3] < CONTROL_ROUND}
     for name, config in by_name.items():
-        count = sum(fingerprint == config.fingerprint for fingerprint, _ in seen)
-        if count > 1:
-            yield f"{name} was measured under {count} sets of conditions (another image, engine or box): the decision mixes them"
+        sets = sorted(conditions for fingerprint, conditions in seen if fingerprint == config.fingerprint)
+        if len(sets) > 1:
+            first, *others = (flat(held.conditions.get(one, {})) for one in sets)
+            differ = sorted({one.name for other in others for one in differences(first, other)})
+            why = f" (they differ in {several(differ)})" if differ else ""
+            yield f"{name} was measured under {len(sets)} sets of conditions{why}: the decision mixes them"
 
 
 def _key(cell: Cell, index: int) -> tuple[str, int, str, int]:

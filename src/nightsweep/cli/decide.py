@@ -13,7 +13,7 @@ from nightsweep.analysis import sides
 from nightsweep.analysis.decision_read import decision_in
 from nightsweep.analysis.evidence import Choice, Material, decide
 from nightsweep.analysis.premises import Decision, state_of
-from nightsweep.analysis.values import BootRow, Filters, SweepRow, WindowRow
+from nightsweep.analysis.values import Filters, SweepRow, WindowRow
 from nightsweep.cli import places, render
 from nightsweep.cli.decided import decision_lines
 from nightsweep.cli.deciding import Decisions, Reach, judge, production_settings, reach
@@ -75,7 +75,7 @@ def command(
             question=question,
         )
         material = _material(reached, queries, found, plan, _among(windows, among, choice), container=container)
-        material = replace(material, rule=_rule(plan, everything, material.boots))
+        material = replace(material, rule=_rule(plan, everything, material))
         decision = decide(choice, material, at=reached.now())
         again = _same_question(decision, store)
         judged = judge(store.get(store.add(decision)), store, queries, reached)
@@ -145,9 +145,9 @@ def _material(
     )
 
 
-def _rule(plan: SweepPlan | None, windows: Sequence[WindowRow], boots: Sequence[BootRow]) -> Mapping[str, Any] | None:
+def _rule(plan: SweepPlan | None, windows: Sequence[WindowRow], of: Material) -> Mapping[str, Any] | None:
     """Return how the sweep's own rule stands; None where it has none (`repeats: {mode: decide}`)."""
-    found = None if plan is None else decision_in(plan, windows=windows, boots=boots)
+    found = None if plan is None else decision_in(plan, windows=windows, boots=of.boots, documents=of.documents)
     if plan is None or found is None:
         return None
     from nightsweep.analysis.decision_said import ruling

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from nightsweep.analysis.decision_said import decision_document, decision_said, decision_table
+from nightsweep.analysis.racing import Standing
 from nightsweep.analysis.rounds import DECIDED, MOST, NOBODY, OPEN, OPENING, Decision, Held, decision_of
 from nightsweep.plan.drawn import Drawn
 from nightsweep.plan.model import CONTROL_ROUND, BootTask, SweepPlan
@@ -221,7 +222,37 @@ def test_two_sets_of_conditions_are_told() -> None:
     night = Night(a_plan(), CLEAR)
     night.spend()
     night.drawn[-1] = replace(night.drawn[-1], conditions="another image")
-    assert any("2 sets of conditions" in said for said in night.decision().caveats)
+    assert any("under 2 sets of conditions: the decision" in said for said in night.decision().caveats)
+    documents = {"same": {"box": "b", "config": "k"}, "another image": {"box": "b", "sampling": {"min_p": 0.0}}}
+    assert night.plan.decide is not None
+    held = Held(night.drawn, night.windows, night.failed, conditions=documents)
+    caveats = decision_of(night.plan, night.plan.decide, held).caveats
+    assert any(
+        "2 sets of conditions (they differ in sampling.min_p): the decision mixes them" in one for one in caveats
+    )
+
+
+def test_a_lead_is_told_in_one_measure_in_sentence_and_table_with_its_own_interval() -> None:
+    leader = Standing("k=3", 0.0, 0.0, 9.0, 1.0, open=True, windows=9, boots=3)
+    behind = Standing("k=4", math.log(1.186), 0.03, 9.0, 0.0, open=False, windows=5, boots=2)
+    decision = Decision(DECIDED, 3, "", (), (leader, behind))
+    low, high = behind.lead_span(0.95) or (0.0, 0.0)
+    span = f"{100 * low:.1f} to {100 * high:.1f}"
+    assert (
+        decision_said(decision)
+        == f"decided after 3 rounds: k=3 leads k=4 by 18.6% (95%: {span}%) (9 windows in 3 boots)"
+    )
+    table = decision_table(decision, simulated=False)
+    assert table is not None
+    assert table.groups[0].rows[1].values[1:3] == ("18.6", span)
+
+
+def test_a_lead_whose_interval_holds_nothing_says_by_what_the_next_one_is_out() -> None:
+    leader = Standing("k=3", 0.0, 0.0, 9.0, 1.0, open=True, windows=9, boots=3)
+    behind = Standing("k=4", math.log(1.036), 0.02, 9.0, 0.021, open=False, windows=5, boots=2)
+    said = decision_said(Decision(DECIDED, 3, "", (), (leader, behind)))
+    assert "k=3 leads k=4 by 3.6% (95%: -1.0 to 8.4%)" in said
+    assert "the chance that k=4 is better by more than 1% is 2.1%, and it is out below 5%" in said
 
 
 def test_the_document_has_numbers_that_json_knows() -> None:

@@ -8,11 +8,15 @@ from datetime import timedelta
 
 from nightsweep.analysis import markdown
 from nightsweep.analysis.decision_read import decision_in
-from nightsweep.analysis.decision_said import decision_said
+from nightsweep.analysis.decision_said import decision_said, ruling
+from nightsweep.analysis.evidence import Choice, Material, decide
 from nightsweep.analysis.morning import Night, night_of, summary_blocks
+from nightsweep.analysis.premises import Decision
 from nightsweep.analysis.progress import progress_of
 from nightsweep.analysis.report import report_markdown
+from nightsweep.analysis.sides import Documents
 from nightsweep.analysis.values import BootRow, WindowRow
+from nightsweep.cli.decided import decision_lines
 from nightsweep.cli.status import command as status
 from tests.fakes.queries import FakeQueries
 from tests.unit.analysis import test_rounds
@@ -141,6 +145,76 @@ def test_the_report_has_the_decision_and_no_repeats_that_nobody_asked_for() -> N
     assert "## Decision" in text
     assert decision_said(night.decision()) in text
     assert "repeats where the decision between 3 configs is open" in text
+
+
+def test_the_report_of_a_decided_sweep_does_not_contradict_its_decision() -> None:
+    night = opened(CLEAR)
+    night.spend()
+    windows, boots = rows_of(night)
+    text = report_markdown(
+        a_sweep(name="which"), boots=boots, windows=windows, prefills=(), plan=night.plan, software_version="1"
+    )
+    assert "the best" in text
+    caveats = text.split("## Caveats")[1]
+    assert "A lone run is ahead" not in caveats
+    assert "Which config is ahead is open" not in caveats
+    assert "windows went where the decision was open. It ranks configs over all its places together" in caveats
+
+
+def chosen(night: test_rounds.Night, name: str, fallback: str) -> Decision:
+    """Return a person's decision on a night."""
+    windows, boots = rows_of(night)
+    found = decision_in(night.plan, windows=windows, boots=boots)
+    assert found is not None
+    by_name = {config.name: config for config in night.plan.configs}
+    configs = {config.fingerprint: config.document for config in night.plan.configs}
+    material = Material(
+        sweep=a_sweep(name="which"),
+        windows=windows,
+        boots=boots,
+        documents=Documents({}, configs, {}),
+        production={},
+        container=None,
+        rule=ruling(found, night.plan),
+    )
+    choice = Choice(by_name[name].fingerprint, by_name[fallback].fingerprint, None)
+    return decide(choice, material, at=EVENING)
+
+
+def test_a_persons_decision_keeps_the_rules_own_end_and_does_not_warn_of_what_the_rule_put_out() -> None:
+    night = opened(CLEAR)
+    night.spend()
+    decision = chosen(night, "k=3", "k=2")
+    rule = decision.evidence.rule
+    assert rule is not None
+    assert (rule["state"], rule["said"]) == ("decided", decision_said(night.decision()))
+    assert [one["config"] for one in rule["standings"]] == ["k=3", "k=4", "k=2"]
+    assert rule["objective"] == "geometric mean of decode rates at 1, 4, 16 streams and T=0.7, 1.0, all alike"
+    assert decision.evidence.runner_up == next(c.fingerprint for c in night.plan.configs if c.name == "k=4")
+    assert not any("not shown to be better" in one for one in decision.evidence.warnings)
+    lone = [one for one in decision.evidence.warnings if "one run" in one]
+    assert [one.split(" rest on")[0][11:] for one in lone] == [
+        "the choice k=3",
+        "the fallback k=2",
+        "the runner-up k=4",
+    ]
+    assert all("the rule ranks over all its places together" in one for one in lone)
+    assert not any("plain" in one for one in decision.evidence.warnings)
+    lines = [line.text for line in decision_lines(decision, state="standing", changes=(), skipped=())]
+    assert f"  {rule['said']}" in lines
+    assert any(line.startswith("  k=4: the leader is ahead by ") and "(95%: " in line for line in lines)
+
+
+def test_a_choice_that_the_rule_did_not_make_or_has_not_made_yet_is_warned_of_first() -> None:
+    night = opened(CLEAR)
+    night.spend()
+    other = chosen(night, "k=4", "k=2").evidence
+    assert any(
+        one.startswith("the sweep's own rule did not choose it: decided after 3 rounds") for one in other.warnings
+    )
+    assert other.runner_up == next(c.fingerprint for c in night.plan.configs if c.name == "k=3")
+    early = chosen(opened(CLOSE), "k=3", "k=2").evidence.warnings
+    assert any(one.startswith("the sweep's own rule has not decided: undecided in round 2") for one in early)
 
 
 def test_plan_shows_the_opening_the_most_and_the_night_as_a_range() -> None:
