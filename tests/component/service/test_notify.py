@@ -120,7 +120,7 @@ def test_a_night_tells_of_itself_once_it_is_over_and_writes_its_summary(
     chosen = wiring.settings()
     assert "s3cr3t" not in repr(chosen)
     people = teller(chosen)
-    object.__setattr__(people.notifier, "patience", Seconds(5.0))
+    object.__setattr__(people.notifier, "patience", Seconds(2.5))  # less than what Apprise itself waits
     with pytest.raises(DockerUnavailable), people.night("night", by_hand=False):
         raise DockerUnavailable(reason="the disk is gone")
     first = post.heard[0]
