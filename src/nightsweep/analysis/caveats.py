@@ -12,6 +12,7 @@ from nightsweep.analysis.leading import lone_leads
 from nightsweep.analysis.values import BootRow, CellSummary, PrefillSummary, SweepRow
 from nightsweep.plan.model import SweepPlan
 from nightsweep.plan.order import cells_of
+from nightsweep.plan.words import OF_UNKNOWN_BOOTS
 
 WIDE_RANGE = 0.10
 """A range beyond this share of the mean is named: differences of that size between configs are then open."""
@@ -247,12 +248,18 @@ def _wide(cells: Sequence[CellSummary]) -> Iterator[str]:
 
 
 def _single_boots(boots: Sequence[BootRow], cells: Sequence[CellSummary]) -> Iterator[str]:
+    measured = {cell.config_fingerprint for cell in cells if cell.decode_rate is not None}
+    here = [boot for boot in boots if boot.windows and boot.config_fingerprint in measured]
+    unknown = {boot.config_fingerprint for boot in here if OF_UNKNOWN_BOOTS in boot.notes}
     rounds: defaultdict[str, set[int]] = defaultdict(set)
-    for boot in boots:
-        if boot.windows:
-            rounds[boot.config_fingerprint].add(boot.boot_id)
+    for boot in here:
+        rounds[boot.config_fingerprint].add(boot.boot_id)
+    rounds = defaultdict(set, {config: ids for config, ids in rounds.items() if config not in unknown})
+    if unknown:
+        named = text.plural(len(unknown), "imported config")
+        yield f"Of how many boots the runs of {named} are is not known, nor whether these ranges hold what differs between boots."
     once = sum(len(ids) == 1 for ids in rounds.values())
-    if once and any(cell.decode_rate is not None and cell.source is None for cell in cells):
+    if once:
         which = "Every config was" if once == len(rounds) else f"{text.plural(once, 'config')} of {len(rounds)} were"
         yield f"{which} measured in one boot only: what differs from boot to boot is not in these ranges."
 

@@ -12,8 +12,12 @@ from nightsweep.analysis import text
 from nightsweep.analysis.caveats import caveats
 from nightsweep.analysis.comparing import config_differences, differences
 from nightsweep.analysis.sides import OF_THE_CONFIG, Document, Documents, brief, expanded
-from nightsweep.analysis.values import CellSummary, SweepRow
+from nightsweep.analysis.values import BootRow, CellSummary, SweepRow
 
+WHOLE_RATE = (
+    "their rate is all output tokens by all of the time, with ramp, prefill and tail in it, and no decode rate. The streams are "
+    "the most that were open, not a load that was held."
+)
 SAID_ELSEWHERE = frozenset((*OF_THE_CONFIG, "engine_version", "image_digest", "not_applied"))
 """Conditions that the config names already, or that have a caveat of their own."""
 
@@ -71,15 +75,23 @@ def _settings(one: Document, other: Document) -> tuple[str, ...]:
     return tuple(difference.name.removeprefix("speculative.") for difference in config_differences(one, other))
 
 
-def all_confounders(
-    cells: Sequence[CellSummary], alone: Sequence[CellSummary], documents: Documents
-) -> tuple[str, ...]:
-    """Return both as sentences, of cells and of single-batch cells; what is true of both is said once."""
+def all_confounders(kinds: Sequence[Sequence[CellSummary]], documents: Documents) -> tuple[str, ...]:
+    """Return both as sentences, of cells of each kind; what is true of several kinds is said once."""
     rules = (between_configs, several_settings)
-    return tuple(dict.fromkeys(line for rule in rules for group in (cells, alone) for line in rule(group, documents)))
+    return tuple(dict.fromkeys(line for rule in rules for group in kinds for line in rule(group, documents)))
 
 
 def single_batch_caveats(sweep: SweepRow, alone: Sequence[CellSummary], *, said: Sequence[str]) -> tuple[str, ...]:
     """Return the caveats of single-batch cells, but for what is said already: they lead and are open by themselves."""
     found = caveats(sweep, boots=(), cells=alone) if alone else ()
     return tuple(f"Single batch: {line}" for line in found if line not in said)
+
+
+def whole_run_caveats(
+    sweep: SweepRow, whole: Sequence[CellSummary], *, boots: Sequence[BootRow], said: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the caveats of whole runs, but for what is said already; what their rate is goes first."""
+    if not whole:
+        return ()
+    found = (WHOLE_RATE, *caveats(sweep, boots=boots, cells=whole))
+    return tuple(f"Whole runs: {line}" for line in found if line not in said)

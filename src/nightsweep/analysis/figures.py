@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from nightsweep.analysis import text
@@ -17,7 +17,6 @@ from nightsweep.analysis.values import Spread, WindowRow
 LOG_FROM = 12.0
 """Where the greatest value is so many times the least, an axis from 0 hides the least: it is logarithmic then."""
 
-DOTS = "Each dot is one clean window, the whisker goes from the least to the most, and the line through the means."
 PANELS = "Each config has a panel; the means of the others stand pale behind it."
 
 
@@ -26,17 +25,42 @@ class Measured:
     """What the plots are made of.
 
     Attributes:
-        rows: Decode windows, flagged ones too; those are counted, and drawn nowhere.
+        rows: Decode windows, or another client's whole runs, flagged ones too; those are counted, and drawn nowhere.
         known: The report's series.
+        whole: Whether they are whole runs: their rate is none of a window, and is called by its own name.
     """
 
     rows: Sequence[WindowRow]
     known: Known
     simulated: bool
+    whole: bool = False
 
     def at(self, temperature: Decimal) -> Measured:
         """Return the windows of one temperature."""
-        return Measured([row for row in self.rows if row.temperature == temperature], self.known, self.simulated)
+        return replace(self, rows=[row for row in self.rows if row.temperature == temperature])
+
+    @property
+    def rate(self) -> str:
+        """What its rates are called."""
+        return "rate over the whole run" if self.whole else "decode rate"
+
+    @property
+    def row(self) -> str:
+        """What one of its rows is called."""
+        return "run" if self.whole else "window"
+
+    @property
+    def dots(self) -> str:
+        """What a dot is, as a sentence, and the line."""
+        return f"Each dot is one clean {self.row}, the whisker goes from the least to the most, and the line through the means."
+
+    def name(self, name: str) -> str:
+        """Return a figure's name, apart from that of the same figure of windows."""
+        return f"whole-run-{name}" if self.whole else name
+
+    def title(self, title: str) -> str:
+        """Return a figure's title, which says so where it is of whole runs."""
+        return f"{title}, whole runs" if self.whole else title
 
     @property
     def streams(self) -> list[int]:
@@ -49,7 +73,7 @@ class Measured:
         flagged = sum(bool(row.flags) for row in self.rows)
         if not flagged:
             return ""
-        return f"{text.plural(flagged, 'flagged window')} {'is' if flagged == 1 else 'are'} not drawn."
+        return f"{text.plural(flagged, f'flagged {self.row}')} {'is' if flagged == 1 else 'are'} not drawn."
 
 
 def decode_rate_figure(measured: Measured, *, temperature: Decimal) -> Figure:
@@ -62,12 +86,12 @@ def decode_rate_figure(measured: Measured, *, temperature: Decimal) -> Figure:
     return _curves(
         here,
         series,
-        name=f"decode-rate-{slug(temperature)}",
-        title=f"Decode rate by concurrency at T={text.temperature(temperature)}",
-        y_label="decode rate, all streams (tokens/s)" + (", log scale" if log else ""),
+        name=f"{'whole-run' if here.whole else 'decode'}-rate-{slug(temperature)}",
+        title=f"{here.rate.capitalize()} by concurrency at T={text.temperature(temperature)}",
+        y_label=f"{here.rate}, all streams (tokens/s)" + (", log scale" if log else ""),
         axis=axis,
         log=log,
-        missing="no clean window has a decode rate",
+        missing=f"no clean {here.row} has a rate" if here.whole else "no clean window has a decode rate",
     )
 
 
@@ -105,7 +129,7 @@ def _curves(
     if not series:
         return Figure(name, title, "", None, missing, here.simulated)
     panels = panels_of(series, places=[str(streams) for streams in here.streams])
-    said = (DOTS, PANELS if len(panels) > 1 else "", axis, here.left_out)
+    said = (here.dots, PANELS if len(panels) > 1 else "", axis, here.left_out)
     plot = Curves("concurrency (streams), n below", y_label, panels, log)
     return Figure(name, title, _caption(said), plot, simulated=here.simulated)
 
@@ -114,17 +138,19 @@ def acceptance_figure(measured: Measured, *, temperature: Decimal) -> Figure:
     """Return acceptance by draft position at one temperature, of all concurrencies. Units: percent of drafts."""
     here = measured.at(temperature)
     series = series_by_position(here.rows, here.known)
-    name = f"acceptance-{slug(temperature)}"
-    title = f"Acceptance by draft position at T={text.temperature(temperature)}"
+    name = here.name(f"acceptance-{slug(temperature)}")
+    title = here.title(f"Acceptance by draft position at T={text.temperature(temperature)}")
     if not series:
-        missing = "no clean window has acceptance by position: nothing speculates, or the engine does not expose it"
+        missing = (
+            f"no clean {here.row} has acceptance by position: nothing speculates, or the engine does not expose it"
+        )
         return Figure(name, title, "", None, missing, here.simulated)
     deepest = max(len(one.marks) for one in series)
     panels = panels_of(series, places=[str(position) for position in range(deepest)])
     said = (
         "Position i is accepted at i / drafts, in percent.",
-        DOTS,
-        "Windows of all concurrencies stand together.",
+        here.dots,
+        f"{here.row.capitalize()}s of all concurrencies stand together.",
         PANELS if len(panels) > 1 else "",
         here.left_out,
     )
@@ -153,7 +179,7 @@ def acceptance_table(measured: Measured, *, temperature: Decimal) -> Table | Non
         Column("boots"),
         *(Column(f"position {at}", "%") for at in range(deepest)),
     )
-    title = f"Acceptance by position at T={text.temperature(temperature)}: mean (least–most) over windows"
+    title = f"Acceptance by position at T={text.temperature(temperature)}: mean (least–most) over {here.row}s"
     return Table(title, columns, (Group("", tuple(map(row_of, series))),), simulated=here.simulated)
 
 
@@ -211,17 +237,17 @@ def _deviations(key: Key, name: str, cells: dict[tuple[int, Decimal], list[Windo
 def spread_figure(measured: Measured) -> Figure:
     """Return how far each window lies from its cell's mean, a row for each config. Units: percent."""
     found = deviations(measured)
-    name, title = "spread", "Spread: each window against the mean of its cell"
+    name, title = measured.name("spread"), f"Spread: each {measured.row} against the mean of its cell"
     if not found:
-        missing = "no cell has two clean windows: one run tells nothing of spread"
+        missing = f"no cell has two clean {measured.row}s: one run tells nothing of spread"
         return Figure(name, title, "", None, missing, measured.simulated)
     rows = tuple(Strip(one.name, f"n={len(one.values)}", measured.known.style(one.key), one.values) for one in found)
     said = (
-        "Each dot is one clean window: its decode rate against the mean of all windows of its own cell.",
-        "Cells with one window are left out.",
+        f"Each dot is one clean {measured.row}: its {measured.rate} against the mean of all {measured.row}s of its own cell.",
+        f"Cells with one {measured.row} are left out.",
         measured.left_out,
     )
-    plot = Strips("decode rate against its cell's mean (%)", rows)
+    plot = Strips(f"{measured.rate} against its cell's mean (%)", rows)
     return Figure(name, title, _caption(said), plot, simulated=measured.simulated)
 
 
@@ -254,7 +280,8 @@ def spread_table(measured: Measured) -> Table | None:
         Column("least to most", "% of the cell's mean"),
         Column("widest cell: range / mean", right=False),
     )
-    title = "Spread of decode rates inside the cells that have two clean windows or more"
+    rates = "rates over whole runs" if measured.whole else "decode rates"
+    title = f"Spread of {rates} inside the cells that have two clean {measured.row}s or more"
     return Table(title, columns, (Group("", tuple(map(row_of, found))),), simulated=measured.simulated)
 
 

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from nightsweep.plan.fingerprint import fingerprint
-from nightsweep.plan.words import IMPORTED, MEAN_OF, NO_COUNT, SINGLE_BATCH, WHOLE_RUN
+from nightsweep.plan.words import IMPORTED, MEAN_OF, NO_COUNT, NO_DATE, SINGLE_BATCH, WHOLE_RUN
 
 CSV, BENCH_SERVE, BENCH_SWEEP = "csv", "vllm-bench-serve", "vllm-bench-sweep"
 UNKNOWN_BOX = "unknown"
@@ -22,7 +22,6 @@ UNKNOWN_BOX = "unknown"
 WEAKER = "imported ({tool}): nobody proved which engine answered, and its conditions are what the file states"
 WHOLE = "rate over a whole run of a client, with ramp, prefill and tail: no decode window"
 SINGLE = "single-batch rate as the other tool defines it"
-NO_DATE = "date not known: listed at the time of its import"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from decimal import Decimal
 from nightsweep.analysis import listings, markdown, tables, text
 from nightsweep.analysis.blocks import Block, Bullets, Details, Heading, Lines, Paragraph, without_plots
 from nightsweep.analysis.caveats import caveats
-from nightsweep.analysis.confounded import all_confounders, single_batch_caveats
+from nightsweep.analysis.confounded import all_confounders, single_batch_caveats, whole_run_caveats
 from nightsweep.analysis.control import control_table
 from nightsweep.analysis.decision_read import decision_blocks
 from nightsweep.analysis.expected import UNKNOWN, Expected, expected_and_found, expected_table, worth_reading
@@ -41,6 +41,7 @@ from nightsweep.analysis.values import (
 from nightsweep.analysis.what_ran import what_ran
 from nightsweep.analysis.whole_runs import whole_runs_table
 from nightsweep.plan.model import SweepPlan
+from nightsweep.plan.words import NO_DATE, OF_UNKNOWN_BOOTS
 
 FLAGGED_SHOWN = 60
 """Flagged windows listed at most; the report says how many more there are."""
@@ -120,7 +121,7 @@ def report_blocks(told: Reported) -> tuple[Block, ...]:
     cells, prefills = told.cells, summarise_prefills(told.prefills)
     return (
         *_title(told.sweep),
-        _summary(told.sweep, cells=cells, boots=told.in_time),
+        _summary(told, cells=cells),
         *what_ran(
             told.sweep,
             boots=told.in_time,
@@ -189,23 +190,64 @@ def _title(sweep: SweepRow) -> Iterator[Block]:
         )
 
 
-def _summary(sweep: SweepRow, *, cells: Sequence[CellSummary], boots: Sequence[BootRow]) -> Block:
+def _summary(told: Reported, *, cells: Sequence[CellSummary]) -> Block:
+    sweep, boots = told.sweep, told.in_time
     measured = sum(cell.decode_rate is not None for cell in cells)
     failed = sum(boot.state == "failed" for boot in boots)
     flagged = text.plural(sweep.windows_flagged, "flagged window")
-    note = f" ({sweep.note})" if sweep.note else ""
     reused = sorted(sweep.reused.items())
+    kinds = (("single-batch cell", told.single_batches), ("cell of whole runs", told.whole_runs))
+    others = [text.plural(len(found), kind, _several(kind)) for kind, rows in kinds if (found := summarise(rows))]
+    counted = [text.plural(measured, "cell")] if measured or not others else []
     return Bullets(
         (
-            f"state: {sweep.state}{note}; {sweep.repeats_clean:,} of {sweep.repeats_planned:,} planned repeats "
-            "have a clean window",
-            f"{text.plural(measured, 'cell')} with numbers; {flagged} left out",
+            _state(told),
+            f"{', '.join((*counted, *others))} with numbers; {flagged} left out",
             *(f"reused from sweep {origin}: {text.plural(count, 'measurement')}" for origin, count in reused),
-            f"{text.plural(len(boots), 'boot')} of {text.plural(sweep.configs, 'config')}, {failed} failed",
-            f"ran from {text.moment(sweep.started)} to {text.moment(sweep.ended)} UTC",
+            f"{_boots_counted(boots)} of {text.plural(sweep.configs, 'config')}, {failed} failed",
+            ran_said(told),
         ),
         loud=("state: failed",),
     )
+
+
+def _several(kind: str) -> str:
+    return kind.replace("cell", "cells", 1)
+
+
+def _state(told: Reported) -> str:
+    sweep = told.sweep
+    if sweep.source is not None:
+        rows = len(told.windows) + len(told.single_batches) + len(told.whole_runs)
+        return f"state: {sweep.note or sweep.source}; {text.plural(rows, 'row')}"
+    note = f" ({sweep.note})" if sweep.note else ""
+    clean = f"{sweep.repeats_clean:,} of {sweep.repeats_planned:,} planned repeats have a clean window"
+    return f"state: {sweep.state}{note}; {clean}"
+
+
+def _boots_counted(boots: Sequence[BootRow]) -> str:
+    """Return how many boots there were; an import that names none has one for each config, which says nothing."""
+    known = [boot for boot in boots if OF_UNKNOWN_BOOTS not in boot.notes]
+    if len(known) == len(boots):
+        return text.plural(len(boots), "boot")
+    return (
+        f"{text.plural(len(known), 'boot')} and an unknown number of others" if known else "an unknown number of boots"
+    )
+
+
+def ran_said(told: Reported) -> str:
+    """Return from when to when a sweep ran; of imported rows as far as their files say it."""
+    sweep = told.sweep
+    if sweep.source is None:
+        return f"ran from {text.moment(sweep.started)} to {text.moment(sweep.ended)} UTC"
+    rows = (*told.windows, *told.single_batches, *told.whole_runs)
+    dated = [row.started for row in rows if NO_DATE not in row.notes]
+    unknown = len(rows) - len(dated)
+    left_out = f"{text.plural(unknown, 'row')} without a date" if unknown else ""
+    said = (
+        f"measured from {text.moment(min(dated))} to {text.moment(max(dated))} UTC, as the files state" if dated else ""
+    )
+    return "; ".join(filter(None, (said, left_out))) or "no row is left"
 
 
 def _boots(boots: Sequence[BootRow], *, simulated: bool) -> Iterator[Block]:
@@ -288,9 +330,19 @@ def _single_batches(told: Reported) -> Iterator[Block]:
 
 def _whole_runs(told: Reported) -> Iterator[Block]:
     cells = in_plan_order(summarise(told.whole_runs), fingerprints=told.order)
-    if cells:
-        yield Heading(2, "Whole runs")
-        yield whole_runs_table(cells, title="Whole runs of another client, never pooled with decode windows")
+    if not cells:
+        return
+    known = known_series(told.whole_runs, fingerprints=told.order)
+    measured = Measured(told.whole_runs, known, told.sweep.simulated, whole=True)
+    yield Heading(2, "Whole runs")
+    yield whole_runs_table(cells, title="Whole runs of another client, never pooled with decode windows")
+    for temperature in sorted({cell.temperature for cell in cells}):
+        yield decode_rate_figure(measured, temperature=temperature)
+        yield acceptance_figure(measured, temperature=temperature)
+        yield from _there(acceptance_table(measured, temperature=temperature))
+        yield pareto_figure(measured, temperature=temperature)
+    yield spread_figure(measured)
+    yield from _there(spread_table(measured))
 
 
 def _prefills(prefills: Sequence[PrefillSummary]) -> Iterator[Block]:
@@ -342,9 +394,10 @@ def _flagged(windows: Sequence[WindowRow]) -> Iterator[Block]:
 
 def _caveats(told: Reported, *, cells: Sequence[CellSummary], prefills: Sequence[PrefillSummary]) -> Iterator[Block]:
     found = caveats(told.sweep, boots=told.in_time, cells=cells, prefills=prefills, plan=told.plan)
-    alone = summarise(told.single_batches)
+    alone, whole = summarise(told.single_batches), summarise(told.whole_runs)
     found += single_batch_caveats(told.sweep, alone, said=found)
+    found += whole_run_caveats(told.sweep, whole, boots=told.in_time, said=found)
     if told.documents is not None:
-        found += all_confounders(cells, alone, told.documents)
+        found += all_confounders((cells, alone, whole), told.documents)
     yield Heading(2, "Caveats")
     yield Bullets(found, loud=(text.SIMULATED,)) if found else Paragraph("The data call for none.")

@@ -48,20 +48,20 @@ KV_LABEL = "KV cache (tokens)"
 def pareto_figure(measured: Measured, *, temperature: Decimal) -> Figure:
     """Return the rate at the fewest streams against that at the most. Units: tokens / second, all streams together."""
     here = measured.at(temperature)
-    name = f"pareto-{slug(temperature)}"
-    title = f"Few streams against many at T={text.temperature(temperature)}"
+    name = here.name(f"pareto-{slug(temperature)}")
+    title = here.title(f"Few streams against many at T={text.temperature(temperature)}")
     if len(here.streams) < 2:
         return Figure(name, title, "", None, "one concurrency alone was measured", here.simulated)
     few, many = here.streams[0], here.streams[-1]
     spots = spots_of(here, rates_at(here, few), rates_at(here, many))
     if not spots:
-        missing = f"no config has clean windows both at {text.plural(few, 'stream')} and at {many}"
+        missing = f"no config has clean {here.row}s both at {text.plural(few, 'stream')} and at {many}"
         return Figure(name, title, "", None, missing, here.simulated)
     field = field_of(
         spots,
         title="",
-        x_label=f"decode rate at {text.plural(few, 'stream')} (tokens/s)",
-        y_label=f"decode rate at {text.plural(many, 'stream')}, all together (tokens/s)",
+        x_label=f"{here.rate} at {text.plural(few, 'stream')} (tokens/s)",
+        y_label=f"{here.rate} at {text.plural(many, 'stream')}, all together (tokens/s)",
     )
     said = _caption([field], here, more="up and right is better")
     return Figure(name, title, said, Fields((field,)), simulated=here.simulated)
@@ -217,7 +217,7 @@ def _sure(values: Sequence[tuple[float, int]]) -> Spread:
 def _caption(fields: Sequence[Field], here: Measured, *, more: str) -> str:
     cut = any(field.x_from or field.y_from for field in fields)
     sentences = (
-        f"Each config is the mean of its windows with whiskers from the least to the most, each window a dot; {more}.",
+        f"Each config is the mean of its {here.row}s with whiskers from the least to the most, each {here.row} a dot; {more}.",
         "The line joins the configs that no other one beats in both numbers, by their means: ranges that overlap leave it open.",
         "An axis does not begin at 0 where that would leave half of it empty." if cut else "The axes begin at 0.",
         here.left_out,

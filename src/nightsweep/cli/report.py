@@ -80,19 +80,19 @@ def _told(queries: Queries, sweep: str) -> Reported:
     found = find_sweep(queries, sweep)
     of_sweep = Filters(sweep=found.sweep_id, with_flagged="yes")
     windows = queries.windows(of_sweep)
-    single_batches = queries.windows(replace(of_sweep, kind=SINGLE_BATCH))
+    single_batches, whole_runs = (queries.windows(replace(of_sweep, kind=kind)) for kind in (SINGLE_BATCH, WHOLE_RUN))
     return Reported(
         found,
         boots=queries.boots(of_sweep),
         windows=windows,
         prefills=queries.prefills(of_sweep),
         single_batches=single_batches,
-        whole_runs=queries.windows(replace(of_sweep, kind=WHOLE_RUN)),
+        whole_runs=whole_runs,
         plan=queries.sweep_plan(found.sweep_id),
         expected=queries.expectations(found.sweep_id),
         production=queries.productions(found.sweep_id),
         events=queries.events(found.sweep_id, limit=EVENTS_READ),
-        documents=documents_of(queries, [*windows, *single_batches]),
+        documents=documents_of(queries, [*windows, *single_batches, *whole_runs]),
         software_version=__version__,
     )
 

@@ -25,6 +25,12 @@ IMPORT_WROTE = "# Written by `nightsweep import`"
 MEAN_OF = "a mean of "
 """How the note of an imported row begins that stands for several runs, of which each is not known."""
 
+NO_DATE = "date not known: listed at the time of its import"
+"""The note of an imported row whose file does not say when it was measured."""
+
+OF_UNKNOWN_BOOTS = "how many boots these runs are of is not known"
+"""The note of a boot that stands for all rows of a config whose file names no boots."""
+
 NO_COUNT = "run count not stated"
 """The note of an imported row whose file does not say how many runs it stands for."""
 

@@ -19,6 +19,7 @@ from nightsweep.analysis.import_file import sweep_file
 from nightsweep.analysis.imported import ImportedFile, ImportedRow, contents, tools_of
 from nightsweep.errors import InvalidImport
 from nightsweep.plan.fingerprint import fingerprint
+from nightsweep.plan.words import OF_UNKNOWN_BOOTS
 from nightsweep.ports import BoxFacts
 from nightsweep.store import catalog
 from nightsweep.store.codec import JSON_ZLIB, clean_text, load_of, pack, plain
@@ -39,7 +40,6 @@ from nightsweep.store.session import Patient, id_of
 from nightsweep.store.unimported import remove
 from nightsweep.units import Seconds
 
-OF_UNKNOWN_BOOTS = "how many boots these runs are of is not known"
 Keyed = tuple[ImportedFile, ImportedRow, str]
 """A row with its file and its content hash."""
 

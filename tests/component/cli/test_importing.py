@@ -405,8 +405,37 @@ def test_a_report_of_whole_runs_states_no_probe_that_nobody_ran(desk: Desk) -> N
     assert "## Whole runs" in written
     assert "no decode rate" in written
     assert "imported:vllm-bench-sweep; conditions are with each window" in written
-    for claimed in ("sampling sent", "prompts: code", "warm-up", "Timeline", "Nothing was measured"):
+    for claimed in ("sampling sent", "prompts: code", "warm-up", "Timeline", "Nothing was measured", "planned repeats"):
         assert claimed not in written
+
+
+def test_a_report_of_whole_runs_has_their_counts_caveats_and_plots(desk: Desk, tmp_path: Path) -> None:
+    desk.bring(DATA / "vllm_bench" / "depth", "--box", "cpu")
+    written = desk.call(report, "depth").output
+    head, caveats = written.split("## What ran")[0], written.split("## Caveats")[1]
+    assert "not measured here, identity not proven; 8 rows" in head
+    assert "4 cells of whole runs with numbers" in head
+    assert "as the files state" in head
+    for said in ("ramp, prefill and tail in it", "Nobody proved which engine answered", "measured in one boot only"):
+        assert said in caveats
+    pytest.importorskip("matplotlib")
+    desk.call(report, "depth", "--markdown", tmp_path / "d.md")
+    assert sorted(path.stem for path in (tmp_path / "d-plots").iterdir()) == [
+        "whole-run-acceptance-t0-0",
+        "whole-run-pareto-t0-0",
+        "whole-run-rate-t0-0",
+        "whole-run-spread",
+    ]
+    assert "Rate over the whole run by concurrency" in (tmp_path / "d.md").read_text()
+
+
+def test_a_report_of_an_import_states_no_time_and_no_boots_that_its_file_does_not(desk: Desk, tmp_path: Path) -> None:
+    desk.bring(a_table(tmp_path, f"{LINE},22.0,2026-05-12", f"{LINE},23.0,"))
+    written = desk.call(report, "spring").output
+    assert "measured from 2026-05-12 00:00 to 2026-05-12 00:00 UTC, as the files state; 1 row without a date" in written
+    assert "an unknown number of boots of 1 config" in written
+    assert "Of how many boots the runs of 1 imported config are is not known" in written
+    assert "in one boot only" not in written
 
 
 def test_the_schema_before_imports_keeps_what_was_measured_and_nothing_else(both: Desk) -> None:

@@ -51,8 +51,8 @@ def test_caveats_of_single_batch_cells_say_that_they_are_of_those_and_nothing_tw
 def test_what_is_true_of_decode_and_single_batch_cells_is_said_once() -> None:
     documents = configs(a={"k": 5, "rule": "greedy"}, b={"k": 7, "rule": "block"})
     cells = cells_of("a", "b")
-    assert len(all_confounders(cells, cells, documents)) == 1
-    assert len(all_confounders([], cells, documents)) == 1
+    assert len(all_confounders((cells, cells), documents)) == 1
+    assert len(all_confounders(([], cells), documents)) == 1
 
 
 def test_two_conditions_that_differ_at_once_are_named_with_the_configs_they_are_of() -> None:
