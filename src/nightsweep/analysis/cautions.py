@@ -82,7 +82,7 @@ def remarks(story: Story) -> Iterator[str]:
         configs = text.plural(len({cell.config for cell in lone}), "other config")
         why = ", which the sweep's own rule had put out" if story.ruled else ""
         verb = "rests" if len(lone) == 1 else "rest"
-        yield f"{text.plural(len(lone), 'cell')} of {configs}{why} {verb} on one run each"
+        yield f"{text.plural(len(lone), 'cell')} of {configs}{why} {verb} on {_each(lone)}"
 
 
 def place_said(streams: int, temperature: Decimal | float) -> str:
@@ -162,11 +162,19 @@ def _lone(story: Story) -> Iterator[str]:
         first = cells[0]
         if len(cells) == 1:
             at = place_said(first.concurrency, first.temperature)
-            yield f"{first.mean:.1f} rests on one run: {again} ({first.name} at {at})"
+            rests = f"rests on {text.ONE_RUN}" if first.stated == 1 else f"is one number ({text.lone(first.spread)})"
+            yield f"{first.mean:.1f} {rests}: {again} ({first.name} at {at})"
         else:
             listed = "; ".join(f"{cell.mean:.1f} at {place_said(cell.concurrency, cell.temperature)}" for cell in cells)
             part = story.concerned[config]
             yield (
-                f"{len(cells)} cells of {part} {first.name} rest on one run each: "
+                f"{len(cells)} cells of {part} {first.name} rest on {_each(cells)}: "
                 f"{again.replace(' it ', ' them ')} ({listed})"
             )
+
+
+def _each(cells: Sequence[CellEvidence]) -> str:
+    """Return what cells of one window each rest on; what was imported may stand for several runs, or not say for how many."""
+    if all(cell.stated == 1 for cell in cells):
+        return f"{text.ONE_RUN} each"
+    return "one number each: a run, or a mean of runs that are not known"

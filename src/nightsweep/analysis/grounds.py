@@ -16,6 +16,7 @@ from nightsweep.analysis.one_question import OneQuestion
 from nightsweep.analysis.pooled import observed
 from nightsweep.analysis.premises import NOT_COMPARED, CellEvidence, Evidence, held_fixed
 from nightsweep.analysis.sides import Documents, expanded, measured
+from nightsweep.analysis.stated import stated_of
 from nightsweep.analysis.values import BootRow, SweepRow, WindowRow
 from nightsweep.errors import NothingToDecide
 from nightsweep.plan.words import DECODE
@@ -161,6 +162,7 @@ def _cells(rows: Sequence[WindowRow], observations: Mapping[int, Observation], n
             maximum=max(values),
             low=None if interval is None else interval.low,
             high=None if interval is None else interval.high,
+            stated=stated_of(row.notes for row in group),
         )
 
 

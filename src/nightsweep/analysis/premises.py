@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from nightsweep.analysis.comparing import flat
+from nightsweep.analysis.values import Spread
 from nightsweep.plan.words import DECODE
 
 CONFIG = "config."
@@ -45,6 +46,7 @@ class CellEvidence:
     Attributes:
         config: Its fingerprint; `name` is what the sweep called it.
         low, high: 95% interval of the mean, None where none can be given.
+        stated: Runs that each window stands for, as of `Spread`: an imported one may be a mean of several, or not say.
 
     Units:
         tokens / second, all streams.
@@ -61,11 +63,17 @@ class CellEvidence:
     maximum: float
     low: float | None = None
     high: float | None = None
+    stated: int | None = 1
 
     @property
     def n(self) -> int:
         """Clean windows."""
         return len(self.windows)
+
+    @property
+    def spread(self) -> Spread:
+        """The mean as tables have it; how far single windows lie apart is not kept."""
+        return Spread(self.n, self.boots, self.mean, self.minimum, self.maximum, None, self.stated)
 
 
 @dataclass(frozen=True)

@@ -123,8 +123,10 @@ def _cell(cell: CellEvidence) -> str:
     span = "" if cell.low is None or cell.high is None else f", 95% {cell.low:.1f}–{cell.high:.1f}"
     ids = ", ".join(str(window) for window in cell.windows)
     boots = text.plural(cell.boots, "boot")
+    if cell.n == 1 and cell.stated != 1:
+        return f"{cell.name} at {at}: {cell.mean:.1f} ({text.lone(cell.spread)}{span}); windows {ids}"
     least = f"{cell.minimum:.1f}–{cell.maximum:.1f}"
-    return f"{cell.name} at {at}: {cell.mean:.1f} (n={cell.n}, {boots}, {least}{span}); windows {ids}"
+    return f"{cell.name} at {at}: {cell.mean:.1f} (n={text.runs(cell.spread)}, {boots}, {least}{span}); windows {ids}"
 
 
 def decision_document(one: Judged) -> dict[str, Any]:

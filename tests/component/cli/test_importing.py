@@ -151,6 +151,12 @@ def test_a_mean_of_runs_is_neither_one_run_nor_several_windows_wherever_it_is_sh
     shown = desk.call(compare, "k4", "k3").output
     assert "A: unknown number of runs; B: mean of 3 runs, spread unknown" in shown
     assert "one run" not in shown
+    said = desk.call(decide, "spring", "--choose", "k3", "--fallback", "k4").output
+    assert "181.0 is one number (mean of 3 runs, spread unknown): measure it again (k3 at 16 streams, T=0.7)" in said
+    assert "170.0 is one number (unknown number of runs): measure it again" in said
+    kept = desk.call(decisions, "show", 1).output  # as it is read back
+    assert "181.0 (mean of 3 runs, spread unknown)" in kept
+    assert "rests on one run" not in said + kept
     (cell,) = desk.listed(compare, "k4", "k3")["cells"]
     assert (cell["ratio_low"], cell["verdict"]) == (None, "undecided")
 
