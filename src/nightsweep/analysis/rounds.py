@@ -6,6 +6,7 @@ finds the same round again, and goes on with what is left of it. Pure, as the ru
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -105,6 +106,7 @@ class _Replay:
         self.drawn = {one.place: one for one in held.drawn}
         self.exact = {(streams, float(degree)): degree for streams, degree, _ in spec.weights}
         self.taken: Counter[tuple[str, Place]] = Counter()
+        self.used: set[tuple[str, int, str, int]] = set()
         self.runs: list[Run] = []
         self.dropped: dict[str, str] = {}
         self.boots = 0
@@ -114,10 +116,13 @@ class _Replay:
         if any(task.repeats for task in left):
             return Decision(OPENING, 1, self._opening_said(), left, begun=bool(self.held.windows))
         number, why = 1, self._opening_said()
-        while self.active and (asked := next_round(self.runs, self.active, self.rule)) is not None:
-            tasks = self._tasks(asked, number)
-            if not tasks:
-                break  # what it asks for cannot be had any more
+        while self.active:
+            asked = next_round(self.runs, self.active, self.rule)
+            tasks = self._tasks(asked, number) if asked is not None else []
+            if self._take_older(tasks):
+                continue  # it is asked anew, with all that was known then
+            if asked is None or not tasks:
+                break  # nothing is asked for, or nothing of it can be had any more
             number, why = number + 1, asked.why
             undone = (*left, *self._left_of(tasks))
             if undone:
@@ -186,6 +191,32 @@ class _Replay:
 
     # --- later rounds
 
+    def _take_older(self, tasks: Sequence[BootTask]) -> bool:
+        """Take in the oldest boot's windows that no round asked for and that are older than this round's; False where none is.
+
+        There are such after a change of what is asked (another incumbent, objective or `between`): windows of rounds that are not
+        asked for any more count as they are. They come in by the order in which they were measured, so that windows which the
+        rounds asked for since do not change it. Without such a change every window is one of a round, and there are none.
+        """
+        wanted = {window_key(repeat) for task in tasks for repeat in task.repeats}
+        undone = not tasks or any(self._open(task) is not None for task in tasks)
+        of_round = [self.drawn[key].boot_id for key in wanted if key in self.drawn]
+        until = math.inf if undone else max(of_round, default=0)
+        names = {self.by_name[name].fingerprint: name for name in self.active}
+        places = {(streams, temperature_key(degree)): degree for (streams, _), degree in self.exact.items()}
+        older = [
+            one
+            for key, one in self.drawn.items()
+            if key not in self.used | wanted and one.boot_id < until and key[0] in names
+            if key[3] < CONTROL_ROUND and key[1:3] in places
+        ]
+        first = min((one.boot_id for one in older), default=None)
+        for one in older:
+            if one.boot_id == first:
+                config, streams, degree, index = one.place
+                self._take(names[config], [(Cell(config, streams, places[streams, degree]), index)])
+        return first is not None
+
     def _tasks(self, asked: Round, boot_round: int) -> list[BootTask]:
         """Return the boots of a round, every other one the other way round: a drift of the box falls on all alike."""
         order = [name for name in self.by_name if name in asked.places]
@@ -236,6 +267,7 @@ class _Replay:
             self.taken[name, place] = max(self.taken[name, place], index + 1)
             found = self.drawn.get(_key(cell, index))
             if found is not None:
+                self.used.add(found.place)
                 self.runs.append(
                     Run(name, found.boot_id, place, index, found.decode_rate, self._acceptance(name, found))
                 )

@@ -122,6 +122,78 @@ def test_a_sweep_that_is_killed_in_a_round_finds_the_same_round_again() -> None:
     assert cut.decision().why.split(":")[0] == whole.decision().why.split(":")[0]
 
 
+def other_incumbent(night: Night, name: str) -> Night:
+    """Return the same data under a file that says another config serves now."""
+    changed = a_plan(("incumbent: k=2", f"incumbent: {name}"))
+    return replace(night, plan=changed, drawn=list(night.drawn), windows=dict(night.windows))
+
+
+def counted(decision: Decision) -> dict[str, tuple[int, int]]:
+    return {one.config: (one.windows, one.boots) for one in decision.standings}
+
+
+def stored(night: Night) -> dict[str, tuple[int, int]]:
+    names = {config.fingerprint: config.name for config in night.plan.configs}
+    drawn = [one for one in night.drawn if names[one.place[0]] != "plain"]
+    return {
+        name: (
+            sum(names[one.place[0]] == name for one in drawn),
+            len({one.boot_id for one in drawn if names[one.place[0]] == name}),
+        )
+        for name in {names[one.place[0]] for one in drawn}
+    }
+
+
+def test_another_incumbent_asks_anew_from_all_that_is_stored() -> None:
+    night = Night(a_plan(), CLEAR)
+    end = night.spend()[-1]
+    assert counted(end) == stored(night)
+    changed = other_incumbent(night, "k=4")
+    asked = changed.decision()
+    assert counted(asked) == stored(changed), "the old incumbent was confirmed, and nobody asks for that now"
+    assert "k=4" in names(asked.left)
+    after = changed.spend()[-1]
+    assert (after.state, after.standings[0].config) == (DECIDED, "k=3")
+    assert counted(after) == stored(changed)
+
+
+def test_a_round_after_another_incumbent_is_found_again_in_its_middle() -> None:
+    night = Night(a_plan(), CLOSE, noise=0.2)
+    night.spend()
+    changed = other_incumbent(night, "k=4")
+    rounds = 0
+    while (asked := changed.decision()).left:
+        task, windows = asked.left[0], sum(len(one.repeats) for one in asked.left)
+        for window in range(1, min(len(task.repeats) + 1, windows)):
+            cut = replace(changed, drawn=list(changed.drawn), windows=dict(changed.windows))
+            cut.measure(task, windows=window)
+            again = cut.decision()
+            assert (again.number, again.why) == (asked.number, asked.why)
+            assert sum(len(one.repeats) for one in again.left) == windows - window
+        for task in asked.left:
+            changed.measure(task)
+        rounds += 1
+    assert rounds > 0
+    assert counted(changed.decision()) == stored(changed)
+
+
+def test_a_window_that_stayed_flagged_lets_no_later_rounds_windows_in_early() -> None:
+    night = Night(a_plan(), CLOSE, noise=0.2)
+    for task in night.decision().left:
+        night.measure(task)
+    second = night.decision()
+    for task in second.left:
+        night.measure(task)
+    lost = window_key(second.left[0].repeats[0])
+    night.windows[lost] = (False, 3)
+    night.drawn = [one for one in night.drawn if one.place != lost]
+    third = night.decision()
+    night.measure(third.left[0], windows=1)
+    assert (night.decision().number, night.decision().why) == (third.number, third.why)
+    night.spend()
+    assert counted(night.decision()) == stored(night)
+
+
 def test_equal_configs_stop_at_the_most_windows_undecided_and_a_higher_most_goes_on() -> None:
     night = Night(a_plan(("max: 12", "max: 3")), {"k=2": 2.5, "k=3": 2.5, "k=4": 2.5}, noise=0.25)
     end = night.spend()[-1]
