@@ -11,10 +11,12 @@ import click
 from nightsweep.analysis import compared, sides
 from nightsweep.analysis.values import Filters, WindowRow
 from nightsweep.cli import filters, places, render
-from nightsweep.cli.documents import documents_of, family_of
+from nightsweep.cli.documents import documents_of, family_of, raise_for_kind
 from nightsweep.cli.reading import Queries, access, find_sweep
 from nightsweep.errors import NotFound
 from nightsweep.plan.words import DECODE, SINGLE_BATCH, WHOLE_RUN
+
+WHOLE = "whole run"
 
 
 def parse_ratio(words: str) -> float:
@@ -51,7 +53,8 @@ def _meant(wanted: str, queries: Queries, asked: Filters) -> tuple[Filters, list
     where = replace(where, config=pattern)
     pools = queries.pools(where)
     if not pools:
-        raise NotFound(what=f"a clean window of config {wanted!r}", hint=_hint(pattern, queries))
+        what = f"a clean {WHOLE if where.kind == WHOLE_RUN else 'window'} of config {wanted!r}"
+        raise_for_kind(queries, where, what=what, option="--whole-runs", hint=_hint(pattern, queries))
     return where, sides.one_config(pools, wanted=pattern)
 
 

@@ -27,19 +27,26 @@ def family_of(queries: Queries, rows: Sequence[WindowRow]) -> list[WindowRow]:
     return [row for one in asked for row in queries.windows(one, limit=FAMILY_WINDOWS)]
 
 
-def raise_for_kind(queries: Queries, asked: Filters, *, what: str, option: str | None) -> NoReturn:
+def raise_for_kind(
+    queries: Queries,
+    asked: Filters,
+    *,
+    what: str,
+    option: str | None,
+    hint: str = "`nightsweep cells` lists what was measured",
+) -> NoReturn:
     """Raise NotFound for decode windows that are not there, with where to look: whole runs of another client may be.
 
     Args:
         what: What was looked for, in words.
         option: Of this command, to take whole runs; None where it takes decode windows only.
+        hint: What to do where there are no whole runs either.
     """
-    whole = () if asked.kind == WHOLE_RUN else queries.windows(replace(asked, kind=WHOLE_RUN))
-    hint = "`nightsweep cells` lists what was measured"
-    if whole:
-        there = f"{text.plural(len(whole), 'whole run')} of another client {'is' if len(whole) == 1 else 'are'} there"
+    pools = () if asked.kind == WHOLE_RUN else queries.pools(replace(asked, with_flagged="no", kind=WHOLE_RUN))
+    count = sum(pool.windows for pool in pools)
+    if count:
+        there = f"{text.plural(count, 'whole run')} of another client {'is' if count == 1 else 'are'} there"
         listed = "`nightsweep cells --whole-runs` lists them, `nightsweep compare --whole-runs` compares them"
-        hint = (
-            f"{there}: {option} takes them" if option else f"{there}, and this command takes decode windows: {listed}"
-        )
+        told = f"{option} takes them" if option else f"this command takes decode windows only; {listed}"
+        hint = f"{there}: {told}"
     raise NotFound(what=what, hint=hint)

@@ -10,9 +10,9 @@ import click
 
 from nightsweep.analysis import effects_shown, sides, text
 from nightsweep.cli import filters, places, render
-from nightsweep.cli.documents import documents_of
+from nightsweep.cli.documents import documents_of, raise_for_kind
 from nightsweep.cli.reading import access, find_sweep
-from nightsweep.errors import NotFound, TooManyCells
+from nightsweep.errors import TooManyCells
 
 
 @click.command("effects")
@@ -39,7 +39,8 @@ def command(ctx: click.Context, *, sweep: str, at: Sequence[places.Place], form:
         windows = queries.windows(replace(asked, sweep=found.sweep_id, with_flagged="no"))
         rows = sides.measured([row for row in windows if places.wanted(row, at)])
         if not rows:
-            raise NotFound(what=f"a clean window of sweep {found.name!r} as asked", hint="see `nightsweep cells`")
+            what = f"a clean window of sweep {found.name!r} as asked"
+            raise_for_kind(queries, replace(asked, sweep=found.sweep_id), what=what, option=None)
         known = documents_of(queries, rows)
     try:
         shown = effects_shown.shown(rows, known=known, choose=not (asked.config or asked.where))

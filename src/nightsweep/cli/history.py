@@ -10,6 +10,7 @@ from nightsweep.analysis import over_time, text
 from nightsweep.analysis.grouping import NUMBERS, GroupSummary
 from nightsweep.analysis.values import Filters
 from nightsweep.cli import filters, places, render
+from nightsweep.cli.documents import raise_for_kind
 from nightsweep.cli.reading import Queries, access
 from nightsweep.errors import NotFound, SeveralConfigs
 
@@ -44,7 +45,11 @@ def command(
       nightsweep history mtp --number step_time --since 90d
     """
     with access(ctx).queries() as queries:
-        groups = _groups(queries, filters.asked(ctx, queries), config=config, at=at, number=number)
+        asked = filters.asked(ctx, queries)
+        groups = _groups(queries, asked, config=config, at=at, number=number)
+        if not groups:
+            what = f"a clean window of config {config!r} as asked"
+            raise_for_kind(queries, places.narrowed(asked, at, config=config), what=what, option=None)
         fingerprints = {str(group.keys["config_fingerprint"]) for group in groups}
         conditions = queries.condition_documents({str(group.keys["conditions"]) for group in groups})
         configs = queries.config_documents(fingerprints)
