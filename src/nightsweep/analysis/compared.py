@@ -19,7 +19,7 @@ from nightsweep.analysis.stated import stated_of
 from nightsweep.analysis.summary import spread_of
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.analysis.values import Spread, WindowRow
-from nightsweep.plan.words import WHOLE_RUN
+from nightsweep.plan.words import NO_DATE, WHOLE_RUN
 
 Cell = tuple[int, Decimal]
 """Streams and temperature."""
@@ -164,11 +164,12 @@ def differing(pairing: Pairing) -> Iterator[str]:
 
 
 def _side_line(side: Side) -> str:
-    newest = max(row.started for row in side.rows)
+    dated = [row.started for row in side.rows if NO_DATE not in row.notes]
+    newest = f"the newest of {text.moment(max(dated))} UTC" if dated else "of a date that is not known"
     sweeps = text.several(sorted({row.sweep_name for row in side.rows}))
     return (
         f"{side.config} ({text.short(side.fingerprint)}), {text.plural(len(side.rows), 'window')} of sweep {sweeps}, "
-        f"the newest of {text.moment(newest)} UTC"
+        f"{newest}"
     )
 
 

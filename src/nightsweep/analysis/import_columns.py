@@ -43,11 +43,19 @@ class Wrong(ValueError):
 # --- values ----------------------------------------------------------------------------------------------------------
 
 
-def _number(column: str, value: Any, *, least: float, most: float = MOST, above: bool = False) -> float:
+def _number(
+    column: str,
+    value: Any,
+    *,
+    least: float,
+    most: float = MOST,
+    above: bool = False,
+    form: str = "a number with a decimal point",
+) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise Wrong(column, f"found {shown(value)}; write a number with a decimal point") from None
+        raise Wrong(column, f"found {shown(value)}; write {form}") from None
     within = least < number <= most if above else least <= number <= most  # what is no number is in neither
     if isinstance(value, bool) or not within:
         span = f"above {least:g}" if above else f"from {least:g}"
@@ -58,7 +66,7 @@ def _number(column: str, value: Any, *, least: float, most: float = MOST, above:
 
 
 def _whole(column: str, value: Any, *, least: int, most: float = MOST) -> int:
-    number = _number(column, value, least=least, most=most)
+    number = _number(column, value, least=least, most=most, form="a whole number")
     if number != int(number):
         raise Wrong(column, f"found {shown(value)}; write a whole number")
     return int(number)
@@ -241,11 +249,15 @@ def _temperature(given: Columns) -> Decimal:
         raise Wrong("temperature", "nothing is there; write it, or say --temperature T (`unknown` where nobody knows)")
     if value == UNKNOWN:
         return UNKNOWN_TEMPERATURE
-    _number("temperature", value, least=0, most=10)
+    _number("temperature", value, least=0, most=10, form="a number such as 0.7, or `unknown`")
     try:
-        return Decimal(str(value)).quantize(Decimal("0.01"))
+        exact = Decimal(str(value))
+        kept = exact.quantize(Decimal("0.01"))
     except InvalidOperation:
         raise Wrong("temperature", f"found {shown(value)}; write a number such as 0.7") from None
+    if kept != exact:
+        raise Wrong("temperature", f"found {shown(value)}; write two decimals at most: cells are told apart by two")
+    return kept
 
 
 def _numbers(given: Columns) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from nightsweep.analysis import text as words
 from nightsweep.analysis.import_columns import OPEN, UNKNOWN, Place, Wrong, unknown_column
@@ -24,6 +24,9 @@ from nightsweep.analysis.import_vllm import (
 from nightsweep.analysis.imported import BENCH_SWEEP, CSV, ImportedFile, ImportedRow
 from nightsweep.errors import InvalidImport
 
+ANY_ZONE = timedelta(days=1)
+"""By how much a moment without a zone may be ahead of UTC."""
+
 
 @dataclass(frozen=True)
 class Said:
@@ -32,11 +35,13 @@ class Said:
     Attributes:
         columns: Values by column; they stand, whatever a file has there.
         zone: Of moments that have none.
+        now: When it is imported: nothing was measured later. None does not ask.
         skip_open_loop: Leave out runs that held no number of streams, instead of refusing their file.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
     zone: tzinfo = UTC
+    now: datetime | None = None
     skip_open_loop: bool = False
 
 
@@ -78,7 +83,7 @@ def read_file(content: bytes, *, name: str, said: Said, of_sweep: bool = False, 
     sha256 = hashlib.sha256(content).hexdigest()
     if name.lower().endswith(".csv") and not is_summary(content_text):
         rows = read_csv(content_text, file=name, given=said.columns, zone=said.zone)
-        return ImportedFile(name, sha256, CSV, rows)
+        return _in_time(ImportedFile(name, sha256, CSV, rows), said)
     summary = name.lower().endswith(".csv")
     records = read_summary(content_text, file=name) if summary else read_json(content_text, file=name)
     tool = BENCH_SWEEP if summary else tool_of(records)
@@ -87,7 +92,22 @@ def read_file(content: bytes, *, name: str, said: Said, of_sweep: bool = False, 
         return ImportedFile(name, sha256, BENCH_SWEEP, (), (unfinished,))
     named = _named(records, folder=folder) if tool == BENCH_SWEEP else records
     found, skipped = _rows(records, named, name=name, tool=tool, said=said)
-    return ImportedFile(name, sha256, tool, found, skipped)
+    return _in_time(ImportedFile(name, sha256, tool, found, skipped), said)
+
+
+def _in_time(file: ImportedFile, said: Said) -> ImportedFile:
+    """Return the file (raises InvalidImport where a row was measured after its import)."""
+    if said.now is None:
+        return file
+    late = [row for row in file.rows if row.date is not None and row.date > said.now + ANY_ZONE]
+    if late:
+        problems = (
+            f"{file.name}{'' if row.line is None else f':{row.line}'}: date: found {words.moment(row.date)} UTC, which is yet to "
+            "come; write when it was measured, or `unknown`"
+            for row in late[:MOST_PROBLEMS]
+        )
+        raise InvalidImport(problems=tuple(problems))
+    return file
 
 
 def _named(records: Sequence[Record], *, folder: str) -> Sequence[Record]:

@@ -27,6 +27,8 @@ from nightsweep.plan.mistakes import shown
 Record = Mapping[str, Any]
 
 MILLI = 1e-3
+UNEQUAL = 0.01
+"""Share by which a rate may differ from its own tokens by its time: what rounding leaves."""
 SUMMED = ("ttft", "tpot", "e2e")
 WRITTEN_AS = {"e2e": "e2el"}
 PER_REQUEST = frozenset(
@@ -309,7 +311,20 @@ def _short(value: Any) -> str:
 # --- numbers and load ------------------------------------------------------------------------------------------------
 
 
+def _agrees(one: Record) -> None:
+    """Raise Wrong where a rate is not what its own tokens and time say: the file was changed, or is of something else."""
+    keys = ("output_throughput", "total_output_tokens", "duration")
+    numbers = [value for key in keys if isinstance(value := one.get(key), int | float) and value > 0]
+    if len(numbers) < len(keys):
+        return
+    rate, told = numbers[0], numbers[1] / numbers[2]
+    if abs(rate / told - 1) > UNEQUAL:
+        said = f"found {shown(rate)}, but total_output_tokens / duration is {told:.6g}"
+        raise Wrong("output_throughput", f"{said}: take the file as the client wrote it")
+
+
 def _numbers(one: Record) -> dict[str, Any]:
+    _agrees(one)
     columns: dict[str, Any] = {
         "whole_run_rate": one.get("output_throughput"),
         "concurrency": one.get("max_concurrency"),

@@ -20,6 +20,7 @@ from nightsweep.plan.words import MEASURED
 
 KEYS = ("config", "config_fingerprint", "boot", "concurrency", "temperature", "conditions", "box", "engine_version")
 """What windows are grouped by, for `series_of`."""
+UNDATED = "imported: a row whose file has no date stands at the time of its import"
 MARKS_SHOWN = 3
 Known = Mapping[str, Mapping[str, Any]]
 
@@ -185,6 +186,7 @@ def series_table(series: Series, *, number: str, unit: str, digits: int, factor:
     place = f"{text.plural(series.concurrency, 'stream')}, T={temperature}, box {text.printable(series.box)}"
     rows = tuple(row_of(place, point) for place, point in enumerate(series.points))
     said = tuple(changes_said(series, digits=digits, factor=factor))
+    said += () if series.source == MEASURED else (UNDATED,)
     place += "" if series.source == MEASURED else f", {series.source}"
     title = f"{text.printable(series.config)}, {place}"
     return Table(title, columns, (Group("", rows),), notes=said, simulated=series.simulated)

@@ -135,9 +135,11 @@ def accept(ctx: click.Context, *, decision_id: int, reason: str, premises: tuple
     with _opened(reached, decision_id) as (judged, store, _):
         open_ones = {change.name: change for change in judged.changes if change.accepted is None}
         unknown = [name for name in premises if name not in open_ones]
-        if unknown or not open_ones:
-            listed = ", ".join(open_ones) or "nothing"
-            raise click.BadParameter(f"{', '.join(unknown) or 'a change'}: what questions it is {listed}", ctx=ctx)
+        if not open_ones:
+            raise click.UsageError(f"decision {decision_id} is not questioned: there is no change to accept", ctx=ctx)
+        if unknown:
+            said = f"{', '.join(unknown)} does not question it; what does is {', '.join(open_ones)}"
+            raise click.BadParameter(said, ctx=ctx, param_hint="--premise")
         at = reached.now()
         looked_at = {name: Accepted(open_ones[name].new, reason, at) for name in premises or tuple(open_ones)}
         store.accept(decision_id, looked_at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -119,7 +120,7 @@ def command(
         return
     sugar = {"box": box, "temperature": temperature, "date": date}
     given = {**columns, **{column: value for column, value in sugar.items() if value is not None}}
-    files = _read(paths, Said(given, zone, skip_open_loop=skip_open_loop))
+    files = _read(paths, Said(given, zone, now=reached.now(), skip_open_loop=skip_open_loop))
     called = name or _named(paths)
     with reached.imports() as store:
         kept = (store.trial if dry_run else store.keep)(files, name=called, at=reached.now())
@@ -204,6 +205,9 @@ def _said(files: Sequence[ImportedFile], kept: Sequence[Kept], *, name: str, dry
         yield new if one.added else f"nothing new for box {one.box}"
         if known:
             yield f"  {text.plural(known, 'row')} stored already, in sweep {text.several(one.known)}: left alone"
+    flagged = Counter(flag for file in files for row in file.rows for flag in row.flags)
+    for flag, times in flagged.items():
+        yield f"{text.plural(times, 'row')} flagged {flag}: stored, and in no mean"
     notes = dict.fromkeys(note for file in files for row in file.rows for note in row.all_notes)
     yield from (f"note: {note}" for note in notes)
     yield from (f"left out: {skipped}" for file in files for skipped in file.skipped)

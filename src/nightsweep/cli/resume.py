@@ -42,8 +42,8 @@ def command(sweep: str | None, *, until: str | None, lift: bool, as_json: bool) 
         else:
             row = queries.sweep_of(sweep)
         if row.source is not None:
-            hint = "nothing is left to measure; write a sweep file of your own to measure its configs"
-            raise NotFound(what=f"work left in sweep {row.name!r}, which was {row.source}", hint=hint)
+            hint = f"it was imported ({row.source}), not planned; write a sweep file of your own to measure its configs"
+            raise NotFound(what=f"work left in sweep {row.name!r}", hint=hint)
         text, document = queries.plan_of(row.sweep_id)
     if lift:
         with wiring.open_store(chosen) as store:

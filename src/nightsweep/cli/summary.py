@@ -44,6 +44,9 @@ def command(ctx: click.Context, *, sweep: str | None, night: str, form: str | No
     reach = access(ctx)
     with reach.queries() as queries:
         found = _newest(queries) if sweep is None else find_sweep(queries, sweep)
+        if found.source is not None:
+            hint = f"it was imported, and ran in no night of ours; `nightsweep report {found.sweep_id}` writes what is stored"
+            raise NotFound(what=f"a night of sweep {found.name}", hint=hint)
         told = night_in(queries, found, now=reach.now(), day=day, scheduled=reach.schedules())
     if day is not None and not told.boots_tonight and not any(told.span.holds(event.at) for event in told.events):
         raise NotFound(what=f"a night of {day} of sweep {found.name}", hint="`nightsweep boots` says when it ran")

@@ -269,6 +269,16 @@ def test_a_change_that_was_looked_at_questions_no_more_until_it_changes_again(de
     assert desk.listed()[0]["state"] == "questioned"
 
 
+def test_a_change_that_there_is_not_cannot_be_accepted_and_the_answer_names_those_there_are(desk: Desk) -> None:
+    desk.depth()
+    desk.five_is_the_block()
+    nothing = desk.call(decisions, "accept", "1", "--reason", "so")
+    assert "decision 1 is not questioned: there is no change to accept" in nothing.stderr
+    desk.prompts = "f" * 64
+    other = desk.call(decisions, "accept", "1", "--reason", "so", "--premise", "box.driver")
+    assert "box.driver does not question it; what does is prompts" in other.stderr
+
+
 def test_a_retired_decision_is_out_of_the_list_and_stays_on_record(desk: Desk) -> None:
     desk.depth()
     desk.five_is_the_block()

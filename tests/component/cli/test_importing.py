@@ -30,6 +30,7 @@ from nightsweep.cli.importing import command as import_
 from nightsweep.cli.reading import Access
 from nightsweep.cli.report import command as report
 from nightsweep.cli.show import command as show
+from nightsweep.cli.summary import command as summary
 from nightsweep.cli.sweeps import command as sweeps
 from nightsweep.errors import InvalidImport, NotComparable, NotFound, StillNeeded
 from nightsweep.notebook import Notebook
@@ -433,6 +434,24 @@ def test_a_report_of_whole_runs_has_their_counts_caveats_and_plots(desk: Desk, t
         "whole-run-spread",
     ]
     assert "Rate over the whole run by concurrency" in (tmp_path / "d.md").read_text()
+
+
+def test_what_has_no_date_is_nowhere_said_to_be_of_the_day_of_its_import(desk: Desk, tmp_path: Path) -> None:
+    header = f"{HEADER},speculative.num_speculative_tokens"
+    desk.bring(a_table(tmp_path, "a,vllm,m,b,1,0.7,20,,3", "c,vllm,m,b,1,0.7,22,2026-05-12,4", header=header))
+    said = desk.call(compare, "a", "c").output
+    assert "1 window of sweep spring, of a date that is not known" in said
+    assert "the newest of 2026-05-12 00:00 UTC" in said
+    assert "a row whose file has no date stands at the time of its import" in desk.call(history, "a").output
+    with pytest.raises(NotFound, match=r"a night of sweep spring is not in the store: it was imported"):
+        desk.call(summary, "spring")
+
+
+def test_a_row_that_is_in_no_mean_is_said_when_it_is_imported(desk: Desk, tmp_path: Path) -> None:
+    one = json.loads((DATA / "vllm_bench" / "depth" / "SERVE-k3-BENCH-c1" / "run=0.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps(one | {"failed": 2}))
+    told = desk.call(import_, tmp_path / "run.json", "--box", "b").output
+    assert "1 row flagged request_failed: stored, and in no mean" in told
 
 
 def test_a_report_of_an_import_states_no_time_and_no_boots_that_its_file_does_not(desk: Desk, tmp_path: Path) -> None:

@@ -363,6 +363,31 @@ def test_what_is_no_result_says_what_it_seems_to_be(content: bytes, said: str) -
         read_file(content, name="r.json", said=Said())
 
 
+def test_a_rate_that_its_own_tokens_and_time_contradict_is_refused() -> None:
+    with pytest.raises(InvalidImport, match=r"output_throughput: found 999, but total_output_tokens / duration is 305"):
+        read(a_result(output_throughput=999, total_output_tokens=610, duration=2.0))
+    assert read(a_result(output_throughput=304.9, total_output_tokens=610, duration=2.0)).rows[0].rate == 304.9
+
+
+def test_nothing_was_measured_after_its_import() -> None:
+    said = Said(now=datetime(2026, 11, 30, 12, 0, tzinfo=UTC))
+    with pytest.raises(InvalidImport, match=r"table.csv:2: date: found 2027-05-12 00:00 UTC, which is yet to come"):
+        a_row(more="date", value="2027-05-12", said=said)
+    assert a_row(more="date", value="2026-12-01T01:00", said=said).date is not None, "a zone may be ahead of UTC"
+
+
+def test_a_temperature_that_cells_cannot_be_told_apart_by_is_refused_and_not_rounded() -> None:
+    assert 'temperature: found "0.755"; write two decimals at most' in refused(LINE.replace("0.7", "0.755"))[0]
+    assert a_row(LINE.replace("0.7", "0.70")).temperature == Decimal("0.7")
+
+
+def test_what_is_no_number_is_answered_with_what_the_column_takes() -> None:
+    assert 'concurrency: found "one"; write a whole number' in refused(LINE.replace(",1,", ",one,"))[0]
+    assert (
+        'temperature: found "warm"; write a number such as 0.7, or `unknown`' in refused(LINE.replace("0.7", "warm"))[0]
+    )
+
+
 # --- named combinations of a sweep -----------------------------------------------------------------------------------
 
 
