@@ -42,19 +42,18 @@ def lead_said(found: Sequence[Standing]) -> str:
     leader = found[0]
     second = next((one for one in found[1:] if one.open), found[1])
     span = second.lead_span(CONFIDENCE)
-    led = f"{leader.config} leads {second.config} by {second.lead_said(CONFIDENCE)}"
+    runs = f"{plural(leader.windows, 'window')} in {plural(leader.boots, 'boot')}"
+    led = f"{leader.config} leads {second.config} by {second.lead_said(CONFIDENCE, on=runs)}"
     if span is None:
-        led += ", and nothing tells yet how far that is luck"
-    elif span[0] <= 0 and not second.open:
-        led += f"; {_put_out(second)}"
-    return f"{led} ({plural(leader.windows, 'window')} in {plural(leader.boots, 'boot')})"
+        return f"{led}, and nothing tells yet how far that is luck"
+    return f"{led}: {_put_out(second)}" if span[0] <= 0 and not second.open else led
 
 
 def _put_out(second: Standing) -> str:
     """Return why a lead stands whose interval holds 0: the rule asks less than that the two are told apart."""
     chance = f"{100 * second.possible:.1f}%"
     better = f"better by more than {100 * INDIFFERENT:g}%"
-    return f"the chance that {second.config} is {better} is {chance}, and it is out below {100 * (1 - CONFIDENCE):.0f}%"
+    return f"the chance that {second.config} is {better} is {chance}, and below {100 * (1 - CONFIDENCE):.0f}% it is out"
 
 
 def decision_table(decision: Decision, *, simulated: bool) -> Table | None:

@@ -296,7 +296,10 @@ def _cells(night: Night) -> Iterator[Block]:
     for temperature in sorted({cell.temperature for cell in cells}):
         these = [cell for cell in cells if cell.temperature == temperature]
         yield tables.cells_table(
-            these, title=f"T={text.temperature(temperature)}: decode rate, all streams", with_boots=True
+            these,
+            title=f"T={text.temperature(temperature)}: decode rate, all streams",
+            with_boots=True,
+            ruled=night.plan is not None and night.plan.decide is not None,
         )
     if alone:
         yield tables.single_batch_table(alone, title="Single batch: one request alone")

@@ -65,11 +65,12 @@ class Standing:
         half = self.within(level)
         return (math.expm1(self.behind - half), math.expm1(self.behind + half)) if math.isfinite(half) else None
 
-    def lead_said(self, level: float) -> str:
-        """Return the lead with its interval, for people."""
+    def lead_said(self, level: float, *, on: str | None = None) -> str:
+        """Return the lead with its interval, for people; `on` is what it rests on, in words."""
         found = self.lead_span(level)
-        led = f"{100 * self.lead:.1f}%"
-        return led if found is None else f"{led} ({100 * level:g}%: {100 * found[0]:.1f} to {100 * found[1]:.1f}%)"
+        span = None if found is None else f"{100 * level:g}%: {100 * found[0]:.1f} to {100 * found[1]:.1f}%"
+        more = "; ".join(part for part in (span, on) if part is not None)
+        return f"{100 * self.lead:.1f}% ({more})" if more else f"{100 * self.lead:.1f}%"
 
 
 @dataclass(frozen=True)

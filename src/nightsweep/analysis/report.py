@@ -288,7 +288,7 @@ def _cells(told: Reported, cells: Sequence[CellSummary]) -> Iterator[Block]:
     measured = told.measured
     for temperature in sorted({cell.temperature for cell in cells}):
         here = [cell for cell in cells if cell.temperature == temperature]
-        yield from _cells_at(temperature, here, measured=measured, boots=told.boots)
+        yield from _cells_at(temperature, here, measured=measured, told=told)
     yield Heading(3, "Spread")
     yield spread_figure(measured)
     yield from _there(spread_table(measured))
@@ -298,14 +298,15 @@ def _cells(told: Reported, cells: Sequence[CellSummary]) -> Iterator[Block]:
 
 
 def _cells_at(
-    temperature: Decimal, cells: Sequence[CellSummary], *, measured: Measured, boots: Sequence[BootRow]
+    temperature: Decimal, cells: Sequence[CellSummary], *, measured: Measured, told: Reported
 ) -> Iterator[Block]:
-    at = text.temperature(temperature)
+    at, boots = text.temperature(temperature), told.boots
+    ruled = told.plan is not None and told.plan.decide is not None
     yield Heading(3, f"Temperature {at}")
     yield decode_rate_figure(measured, temperature=temperature)
     yield tables.pivot_table(cells, title=f"Decode rate at T={at}, tokens/s: mean (n: least–most)")
     yield step_time_figure(measured, temperature=temperature)
-    yield tables.cells_table(cells, title=f"Cells at T={at}", client_side=True, with_boots=True)
+    yield tables.cells_table(cells, title=f"Cells at T={at}", client_side=True, with_boots=True, ruled=ruled)
     yield acceptance_figure(measured, temperature=temperature)
     yield from _there(acceptance_table(measured, temperature=temperature))
     yield pareto_figure(measured, temperature=temperature)

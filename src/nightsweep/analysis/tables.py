@@ -10,13 +10,12 @@ from itertools import groupby
 from typing import TypeVar
 
 from nightsweep.analysis import text
-from nightsweep.analysis.leading import lone_leads
+from nightsweep.analysis.leading import ONE_RUN_NOTE, cell_notes
 from nightsweep.analysis.values import CellSummary, PrefillSummary, Spread
 from nightsweep.plan.words import MEASURED
 
 T = TypeVar("T")
 
-ONE_RUN_NOTE = "n=1: one run is not a measurement"
 SINGLE_BATCH_NOTE = (
     "one request alone, random token ids: decode rate is (tokens - 1) / (E2E - TTFT); "
     "SGLang's report counts the first token too"
@@ -79,11 +78,17 @@ class Table:
 
 
 def cells_table(
-    summaries: Sequence[CellSummary], *, title: str, client_side: bool = False, with_boots: bool = False
+    summaries: Sequence[CellSummary],
+    *,
+    title: str,
+    client_side: bool = False,
+    with_boots: bool = False,
+    ruled: bool = False,
 ) -> Table:
     """Return the table of cells, one group per config; with TTFT and TPOT when `client_side`.
 
-    The number of boots stands in it when there are several of any cell, or `with_boots`.
+    The number of boots stands in it when there are several of any cell, or `with_boots`. Of a sweep that decides by a rule over
+    all its places (`ruled`), no cell is said to be ahead.
 
     Units:
         tokens / second for rates; milliseconds for times.
@@ -124,7 +129,7 @@ def cells_table(
         label="config",
         columns=tuple(columns),
         groups=grouped(summaries, heading=lambda cell: names[cell.config_fingerprint], row_of=row_of),
-        notes=(*cell_notes(summaries), *applied_notes(summaries)),
+        notes=(*cell_notes(summaries, ruled=ruled), *applied_notes(summaries)),
         simulated=any(cell.simulated for cell in summaries),
     )
 
@@ -335,28 +340,6 @@ def flagged_words(amount: int, flags: Iterable[str]) -> str:
 def cell_mark(cell: CellSummary) -> str:
     """Return how a cell's row looks: without a number, of one run, or as usual."""
     return "flagged" if cell.decode_rate is None else "single" if cell.single else ""
-
-
-def cell_notes(summaries: Sequence[CellSummary]) -> tuple[str, ...]:
-    """Return how many cells are of one run, have no number, or have windows that are left out."""
-    singles = sum(cell.single for cell in summaries)
-    empty = sum(cell.decode_rate is None for cell in summaries)
-    flagged = sum(cell.flagged for cell in summaries)
-    notes = []
-    if singles:
-        notes.append(f"{ONE_RUN_NOTE} ({text.plural(singles, 'cell')})")
-    notes += [
-        f"a lone run is ahead, measure it again before it decides anything: {text.number(lone.decode_rate.mean, digits=1)} "
-        f"({text.printable(lone.config)} at {text.plural(lone.concurrency, 'stream')}, T={text.temperature(lone.temperature)})"
-        for lone in lone_leads(summaries)
-        if lone.decode_rate is not None
-    ]
-    if empty:
-        notes.append(f"{text.plural(empty, 'cell')} without a clean window: no number")
-    if flagged:
-        verb = "is" if flagged == 1 else "are"
-        notes.append(f"{text.plural(flagged, 'flagged window')} {verb} stored and left out of every mean")
-    return tuple(notes)
 
 
 def _needs_conditions(summaries: Sequence[CellSummary]) -> str:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from nightsweep.analysis import text
 from nightsweep.analysis.documents import CELL_FIELDS, Document, cell_document, spread_document
+from nightsweep.analysis.leading import cell_notes
 from nightsweep.analysis.tables import (
     Column,
     Row,
     Table,
     applied_notes,
     cell_mark,
-    cell_notes,
     flagged_words,
     grouped,
     names_apart,

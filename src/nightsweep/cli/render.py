@@ -58,15 +58,17 @@ def output_options(command: F) -> F:
     return as_json(as_csv(as_table(command)))
 
 
-def cells_table(summaries: Sequence[CellSummary], *, title: str) -> Table:
-    """Return the table of cells that `show` prints."""
-    return tables.cells_table(summaries, title=title)
+def cells_table(summaries: Sequence[CellSummary], *, title: str, ruled: bool = False) -> Table:
+    """Return the table of cells that `show` prints; `ruled` as of `tables.cells_table`."""
+    return tables.cells_table(summaries, title=title, ruled=ruled)
 
 
-def print_cells(summaries: Sequence[CellSummary], *, title: str, console: Console | None = None) -> None:
+def print_cells(
+    summaries: Sequence[CellSummary], *, title: str, console: Console | None = None, ruled: bool = False
+) -> None:
     """Show cells grouped by config: decode rate with run count and range, per stream, acceptance length, step time."""
     if summaries:
-        show(cells_table(summaries, title=title), console=console)
+        show(cells_table(summaries, title=title, ruled=ruled), console=console)
     else:
         write([Line(f"{title}: nothing was measured")], console=console)
 

@@ -246,7 +246,8 @@ def print_result(queries: object, filters: object, *, simulated: bool, as_json: 
     click.echo()
     print_boots(queries.boots(filters), title=f"Boots{label}")  # type: ignore[attr-defined]
     click.echo()
-    print_cells(cells, title=f"Cells{label}")
+    plan = queries.written_plan(filters.sweep)  # type: ignore[attr-defined]
+    print_cells(cells, title=f"Cells{label}", ruled=plan is not None and plan.decide is not None)
     print_others(queries, filters, label=label)
     click.echo()
 

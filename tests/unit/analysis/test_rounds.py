@@ -312,7 +312,7 @@ def test_a_lead_is_told_in_one_measure_in_sentence_and_table_with_its_own_interv
     span = f"{100 * low:.1f} to {100 * high:.1f}"
     assert (
         decision_said(decision)
-        == f"decided after 3 rounds: k=3 leads k=4 by 18.6% (95%: {span}%) (9 windows in 3 boots)"
+        == f"decided after 3 rounds: k=3 leads k=4 by 18.6% (95%: {span}%; 9 windows in 3 boots)"
     )
     table = decision_table(decision, simulated=False)
     assert table is not None
@@ -323,8 +323,8 @@ def test_a_lead_whose_interval_holds_nothing_says_by_what_the_next_one_is_out() 
     leader = Standing("k=3", 0.0, 0.0, 9.0, 1.0, open=True, windows=9, boots=3)
     behind = Standing("k=4", math.log(1.036), 0.02, 9.0, 0.021, open=False, windows=5, boots=2)
     said = decision_said(Decision(DECIDED, 3, "", (), (leader, behind)))
-    assert "k=3 leads k=4 by 3.6% (95%: -1.0 to 8.4%)" in said
-    assert "the chance that k=4 is better by more than 1% is 2.1%, and it is out below 5%" in said
+    assert "k=3 leads k=4 by 3.6% (95%: -1.0 to 8.4%; 9 windows in 3 boots): " in said
+    assert "the chance that k=4 is better by more than 1% is 2.1%, and below 5% it is out" in said
 
 
 def test_the_document_has_numbers_that_json_knows() -> None:
