@@ -11,6 +11,7 @@ from nightsweep.analysis import text
 from nightsweep.analysis.documents import Document, spread_document
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.analysis.values import Spread
+from nightsweep.plan.mistakes import nearest
 from nightsweep.plan.words import UNKNOWN_TEMPERATURE
 
 NUMBERS = (
@@ -36,6 +37,25 @@ NAMED = {
 }
 """Names in documents that carry a unit."""
 
+BESIDE_CONFIG = (
+    "config",
+    "config_fingerprint",
+    "method",
+    "box",
+    "concurrency",
+    "temperature",
+    "sweep",
+    "boot",
+    "engine_version",
+    "conditions",
+    "source",
+    "night",
+)
+"""Keys beside the config's own (see `nightsweep.store.keys.NAMED`): these are there, whether they have a value or not."""
+
+OF_EVERY_CONFIG = ("engine", "image", "model", "model_revision")
+"""Keys of a config that may be empty in all of them."""
+
 MIXED = "several cells or conditions in one mean: it compares two groups only where both hold the same ones"
 
 
@@ -60,6 +80,18 @@ class GroupSummary:
     simulated: bool
     first: datetime | None = None
     last: datetime | None = None
+
+
+def key_of_nobody(groups: Sequence[GroupSummary], by: Sequence[str]) -> str | None:
+    """Return why a key is no key of any config of the groups, with what is like it; None where each may be one."""
+    known = (*BESIDE_CONFIG, *OF_EVERY_CONFIG)
+    for key in by:
+        if key not in known and groups and all(group.keys[key] is None for group in groups):
+            hint = " ".join(
+                filter(None, (nearest(key, known), "`nightsweep configs --json` shows which keys there are."))
+            )
+            return f"no config of these cells has the key {key!r}. {hint}"
+    return None
 
 
 def group_document(group: GroupSummary) -> Document:

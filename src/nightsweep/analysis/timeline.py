@@ -134,6 +134,9 @@ def _boots(ran: Ran) -> Iterator[Span]:
         if boot.state == "failed" and boot.cold_start is None:
             yield Span(lane, FAILED_BOOT, boot.started, end)
             continue
+        if boot.cold_start is None and not boot.windows:  # it ended before it was ready: it never served
+            yield Span(lane, COLD_START, boot.started, end)
+            continue
         ready = min(end, boot.started + timedelta(seconds=boot.cold_start or 0.0))
         yield Span(lane, COLD_START, boot.started, ready)
         yield Span(lane, FAILED_BOOT if boot.state == "failed" else SERVING, ready, end)

@@ -9,7 +9,7 @@ from decimal import Decimal
 from nightsweep.analysis import text
 from nightsweep.analysis.figures import Measured, slug
 from nightsweep.analysis.plots import Field, Fields, Figure, Spot
-from nightsweep.analysis.series import Key, drawn, key_of
+from nightsweep.analysis.series import Key, drawn, key_of, run_counts
 from nightsweep.analysis.stated import stated_of
 from nightsweep.analysis.summary import spread_of
 from nightsweep.analysis.tables import Column, Group, Row, Table
@@ -214,10 +214,17 @@ def _sure(values: Sequence[tuple[float, int]]) -> Spread:
     return found
 
 
+def _values(spot: Spot) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    return spot.x_values, spot.y_values
+
+
 def _caption(fields: Sequence[Field], here: Measured, *, more: str) -> str:
     cut = any(field.x_from or field.y_from for field in fields)
+    spots = [spot for field in fields for spot in field.spots]
+    across, up = (run_counts([len(values) for values in each]) for each in zip(*map(_values, spots), strict=True))
     sentences = (
         f"Each config is the mean of its {here.row}s with whiskers from the least to the most, each {here.row} a dot; {more}.",
+        f"Across it has {across}, up {up}.",
         "The line joins the configs that no other one beats in both numbers, by their means: ranges that overlap leave it open.",
         "An axis does not begin at 0 where that would leave half of it empty." if cut else "The axes begin at 0.",
         here.left_out,

@@ -30,6 +30,8 @@ class ConfigRow:
     Attributes:
         names: What sweeps call it.
         windows_clean: Clean decode windows, over all sweeps.
+        windows_flagged: Flagged ones, and flagged whole runs.
+        whole_runs_clean: Clean whole runs of another client.
     """
 
     config_fingerprint: str
@@ -43,6 +45,7 @@ class ConfigRow:
     windows_flagged: int
     first_planned: datetime
     last_planned: datetime
+    whole_runs_clean: int = 0
 
 
 @dataclass(frozen=True)

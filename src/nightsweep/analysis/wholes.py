@@ -24,6 +24,7 @@ CONFIG_FIELDS = (
     "boots_failed",
     "windows_clean",
     "windows_flagged",
+    "whole_runs_clean",
     "first_planned",
     "last_planned",
 )
@@ -57,6 +58,7 @@ def config_row_document(row: ConfigRow) -> Document:
         "boots_failed": row.boots_failed,
         "windows_clean": row.windows_clean,
         "windows_flagged": row.windows_flagged,
+        "whole_runs_clean": row.whole_runs_clean,
         "first_planned": row.first_planned.isoformat(),
         "last_planned": row.last_planned.isoformat(),
         "config": dict(row.document),
@@ -64,7 +66,8 @@ def config_row_document(row: ConfigRow) -> Document:
 
 
 def configs_table(rows: Sequence[ConfigRow], *, title: str) -> Table:
-    """Return the table of configs in the order given."""
+    """Return the table of configs in the order given; with whole runs where there are any."""
+    whole = any(row.whole_runs_clean for row in rows)
     columns = (
         Column("fingerprint", right=False),
         Column("method", right=False),
@@ -72,6 +75,7 @@ def configs_table(rows: Sequence[ConfigRow], *, title: str) -> Table:
         Column("boots"),
         Column("failed boots"),
         Column("clean windows"),
+        *((Column("clean whole runs"),) if whole else ()),
         Column("flagged"),
         Column("last planned", "UTC", right=False),
         Column("called", right=False),
@@ -85,6 +89,7 @@ def configs_table(rows: Sequence[ConfigRow], *, title: str) -> Table:
                 str(row.boots),
                 str(row.boots_failed or ""),
                 str(row.windows_clean),
+                *((str(row.whole_runs_clean),) if whole else ()),
                 str(row.windows_flagged or ""),
                 text.moment(row.last_planned),
                 text.several((text.printable(name) for name in row.names), limit=3),
@@ -133,7 +138,12 @@ def stored_shown(window: WholeWindow) -> Document:
     shown = {name: value for name, value in window.stored.items() if name not in NOT_SHOWN}
     if window.row.kind != WHOLE_RUN:
         return shown
-    return {WHOLE_RUN_RATE if name == "decode_rate" else name: value for name, value in shown.items()}
+    sources = shown.get("sources") or {}
+    return _of_whole_run({**shown, "sources": _of_whole_run(sources)} if sources else shown)
+
+
+def _of_whole_run(named: Mapping[str, Any]) -> Document:
+    return {WHOLE_RUN_RATE if name == "decode_rate" else name: value for name, value in named.items()}
 
 
 def whole_boot_document(boot: WholeBoot) -> Document:

@@ -198,7 +198,11 @@ def _show_groups(
     def record(group: grouping.GroupSummary) -> records.Record:
         return records.record_of(grouping.group_document(group), fields)
 
-    groups = shape.arranged(queries.groups(wanted, by), record=record)
+    pooled = queries.groups(wanted, by)
+    absent = grouping.key_of_nobody(pooled, by)
+    if absent is not None:
+        raise click.BadParameter(absent, ctx=ctx, param_hint="--group-by")
+    groups = shape.arranged(pooled, record=record)
     documented = [grouping.group_document(group) for group in groups]
     simulated = any(group.simulated for group in groups)
     listing = shaping.Listing("groups", documented, fields, title, simulated=simulated)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 from rich.cells import cell_len
@@ -51,11 +52,19 @@ class Line:
 
 
 def output_options(command: F) -> F:
-    """Add `--json` and `--csv`; the command takes `form`: "table", "json" or "csv"."""
-    as_json = click.option("--json", "form", flag_value="json", help="One JSON document; units stand in the key names.")
-    as_csv = click.option("--csv", "form", flag_value="csv", help="CSV with a header line.")
-    as_table = click.option("--table", "form", flag_value="table", default=True, hidden=True)
-    return as_json(as_csv(as_table(command)))
+    """Add `--json` and `--csv`, of which one may be given; the command takes `form`: "table", "json" or "csv"."""
+
+    @functools.wraps(command)
+    def in_a_form(*args: Any, as_json: bool, as_csv: bool, **given: Any) -> Any:
+        if as_json and as_csv:
+            raise click.UsageError("--json and --csv are two forms of one answer: write one of them")
+        return command(*args, form="json" if as_json else "csv" if as_csv else "table", **given)
+
+    json_option = click.option(
+        "--json", "as_json", is_flag=True, help="One JSON document; units stand in the key names."
+    )
+    csv_option = click.option("--csv", "as_csv", is_flag=True, help="CSV with a header line.")
+    return cast("F", json_option(csv_option(in_a_form)))
 
 
 def cells_table(summaries: Sequence[CellSummary], *, title: str, ruled: bool = False) -> Table:

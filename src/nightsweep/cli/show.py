@@ -74,7 +74,8 @@ def _window(window: WholeWindow, *, as_json: bool) -> None:
         *((wholes.counters_table(raw),) if window.has_readings else ()),
         *((wholes.requests_table(raw.requests, opened=opened),) if window.has_requests else ()),
     )
-    _tables(wholes.facts_table({**place, **stored}, title="Stored"), *seen)
+    counted = {"repeat": row.repeat + 1}  # from 1, as all lists have it; --json has the index
+    _tables(wholes.facts_table({**place, **stored, **counted}, title="Stored"), *seen)
     for name, side in (("before", raw.before), ("after", raw.after)):
         if side is not None:
             said = f"at {side.at:.6f} s ± {side.uncertainty * 1e3:.2f} ms, {side.wall:%Y-%m-%d %H:%M:%S} UTC"

@@ -92,8 +92,7 @@ def _panel(axes: Axes, panel: Panel, plot: Curves, *, single: bool) -> None:
 
 
 def _series(axes: Axes, one: Series, *, shift: float, size: float) -> None:
-    drawn = colour(one.style if size == 1.0 else 0)
-    shape = marker(one.style if size == 1.0 else 0)
+    drawn, shape = colour(one.style), marker(one.style)
     places = [mark.at + shift for mark in one.marks]
     spreads = [mark.spread for mark in one.marks]
     axes.vlines(

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from nightsweep.analysis.values import BootRow, Filters, WindowRow
 from nightsweep.analysis.whole import ConfigRow, WholeBoot, WholeWindow
-from nightsweep.plan.words import DECODE
+from nightsweep.plan.words import DECODE, WHOLE_RUN
 from nightsweep.store import rows, statements
 from nightsweep.store.filters import matches, of_config, of_source, of_time
 from nightsweep.store.schema import (
@@ -38,7 +38,7 @@ def configs_matching(filters: Filters) -> sa.Select[Any]:
     named = named.join(boxes, boxes.c.id == sweeps.c.box_id).join(configs, configs.c.id == sweep_configs.c.config_id)
     newest = sa.func.max(sweep_configs.c.sweep_id)
     kept = cell_summaries.c.config_id == configs.c.id
-    decode = sa.and_(kept, cell_summaries.c.kind == DECODE)
+    decode, whole = (sa.and_(kept, cell_summaries.c.kind == kind) for kind in (DECODE, WHOLE_RUN))
     booted = boots.c.config_id == configs.c.id
     wanted = (
         sa.select(
@@ -56,8 +56,12 @@ def configs_matching(filters: Filters) -> sa.Select[Any]:
             .where(decode)
             .scalar_subquery()
             .label("windows_clean"),
+            sa.select(sa.func.coalesce(sa.func.sum(cell_summaries.c.decode_rate_n), 0))
+            .where(whole)
+            .scalar_subquery()
+            .label("whole_runs_clean"),
             sa.select(sa.func.coalesce(sa.func.sum(cell_summaries.c.flagged), 0))
-            .where(decode)
+            .where(sa.or_(decode, whole))
             .scalar_subquery()
             .label("windows_flagged"),
         )
@@ -87,6 +91,7 @@ def config_row(row: Any) -> ConfigRow:
         boots_failed=row.boots_failed,
         windows_clean=int(row.windows_clean),
         windows_flagged=int(row.windows_flagged),
+        whole_runs_clean=int(row.whole_runs_clean),
         first_planned=row.first_planned,
         last_planned=row.last_planned,
     )

@@ -228,7 +228,12 @@ class Queries:
         """Return everything that was seen of a window, from which each of its numbers can be derived again (raises NotFound)."""
         from nightsweep.store.raw import raw_window
 
-        self._must_exist(windows, window_id, what="window", hint="`nightsweep cells --json` lists the windows")
+        self._must_exist(
+            windows,
+            window_id,
+            what="window",
+            hint="`nightsweep show cell ID` lists a cell's windows, `nightsweep show boot ID` a boot's",
+        )
         return self._read(lambda connection: raw_window(connection, window_id))
 
     def whole_window(self, window_id: int) -> WholeWindow:

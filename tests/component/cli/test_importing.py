@@ -20,6 +20,7 @@ from click.testing import CliRunner, Result
 from nightsweep.cli.boots import command as boots
 from nightsweep.cli.cells import command as cells
 from nightsweep.cli.compare import command as compare
+from nightsweep.cli.configs import command as configs
 from nightsweep.cli.decide import command as decide
 from nightsweep.cli.deciding import Reach
 from nightsweep.cli.decisions import command as decisions
@@ -389,6 +390,9 @@ def test_a_whole_runs_rate_is_under_a_name_of_its_own_everywhere(desk: Desk) -> 
     told = desk.listed(show, "window", window)
     assert (told["decode_rate_tokens_per_second"], "decode_rate" in told["stored"]) == (None, False)
     assert told["whole_run_rate_tokens_per_second"] == told["stored"]["whole_run_rate"]
+    assert told["stored"]["sources"] == {"whole_run_rate": "imported:vllm-bench-sweep"}
+    assert {one["whole_runs_clean"] for one in desk.listed(configs, "--imported")["configs"]} == {4}
+    assert "repeat             1\n" in desk.call(show, "window", window - 1).output, "as lists have it: from 1"
     names = [one["config"] for one in found["whole_runs"]]
     shown = desk.call(compare, names[0], names[-1], "--whole-runs").output
     assert "rate over a whole run (ramp, prefill and tail in it)" in shown

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from click.testing import CliRunner, Result
 
 import nightsweep
+from nightsweep.analysis.grouping import BESIDE_CONFIG
 from nightsweep.cli import shaping
 from nightsweep.cli.boots import command as boots
 from nightsweep.cli.cells import command as cells
@@ -31,6 +32,7 @@ from nightsweep.engine.registry import engine_for
 from nightsweep.errors import BadFilter, ExtraMissing, NotFound, SeveralConfigs, Unwritable
 from nightsweep.measurement.derive import derive
 from nightsweep.notebook import Notebook
+from nightsweep.store.keys import NAMED
 from nightsweep.store.postgres import PostgresStore
 from nightsweep.store.queries import Queries
 from tests.storekit.builders import (
@@ -163,6 +165,14 @@ def test_groups_pool_by_any_key_and_say_what_they_pool(night: Night, call: Any) 
     assert one["decode_rate_tokens_per_second"]["boots"] == BOOTS
     assert one["windows_flagged"] == 1
     assert "several cells or conditions in one mean" in call(cells, "--group-by", "method").output
+
+
+def test_a_key_that_no_config_has_is_a_mistake_and_not_one_group_of_everything(night: Night, call: Any) -> None:
+    assert set(BESIDE_CONFIG) == set(NAMED)
+    wrong = call(cells, "--group-by", "method,tempratur")
+    assert wrong.exit_code == 2
+    assert "no config of these cells has the key 'tempratur'. Did you mean `temperature`?" in wrong.stderr
+    assert call(cells, "--group-by", "image,model_revision").exit_code == 0
 
 
 def test_a_window_is_shown_with_its_raw_data_and_derived_again(night: Night, call: Any, engine: sa.Engine) -> None:

@@ -62,6 +62,11 @@ def test_a_boot_that_did_not_come_up_is_one_bar() -> None:
     assert bars(ran(boots=[a_failed_boot(ended=EVENING + timedelta(minutes=2))])) == [(plots.FAILED_BOOT, 0.0, 120.0)]
 
 
+def test_a_boot_that_was_cut_off_before_it_was_ready_never_served() -> None:
+    boot = a_boot(state="stopped", cold_start=None, windows=0, ended=EVENING + timedelta(minutes=3))
+    assert bars(ran(boots=[boot])) == [(plots.COLD_START, 0.0, 180.0)]
+
+
 def test_a_boot_without_an_end_lasts_until_it_was_last_seen_to_measure() -> None:
     window = a_window(started=EVENING + timedelta(minutes=10), seconds=Seconds(40.0))
     found = bars(ran(boots=[a_boot(state="lost", ended=None, cold_start=Seconds(360.0))], windows=[window]))

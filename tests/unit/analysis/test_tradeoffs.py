@@ -9,7 +9,15 @@ import pytest
 from nightsweep.analysis.figures import Measured
 from nightsweep.analysis.plots import Fields, Figure
 from nightsweep.analysis.series import known_series
-from nightsweep.analysis.tradeoffs import begins_at, kv_figure, kv_tokens_of, not_beaten, pareto_figure, tradeoff_table
+from nightsweep.analysis.tradeoffs import (
+    begins_at,
+    kv_figure,
+    kv_tokens_of,
+    not_beaten,
+    pareto_figure,
+    rates_at,
+    tradeoff_table,
+)
 from nightsweep.analysis.values import WindowRow
 
 from .builders import COLD, a_boot, a_window
@@ -54,6 +62,15 @@ def test_the_front_holds_what_no_other_config_beats_in_both_rates() -> None:
     assert "1 stream" in field.x_label
     assert "16 streams" in field.y_label
     assert "tokens/s" in field.x_label
+
+
+def test_a_field_of_two_numbers_says_how_many_runs_its_marks_stand_for() -> None:
+    rows = [*a_night(), a_window(window_id=99, config="wide", config_fingerprint="wide", repeat=7)]
+    counts = {key: len(found) for key, found in rates_at(measured(rows), 1).items()}
+    least, most = min(counts.values()), max(counts.values())
+    said = pareto_figure(measured(rows), temperature=COLD).caption
+    assert f"Across it has n={least}–{most}, up n=" in said
+    assert "up n=" in kv_figure(measured(a_night()), boots=BOOTS, temperature=COLD).caption
 
 
 def test_equal_configs_do_not_beat_each_other() -> None:

@@ -68,6 +68,12 @@ def test_csv_has_the_same_columns_whatever_is_absent() -> None:
     assert {len(row) for row in full} == {len(full[0])}
 
 
+def test_two_forms_at_once_are_a_mistake_of_use() -> None:
+    result = call(cells, "--json", "--csv", queries=seed_queries())
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "write one of them" in result.stderr
+
+
 def test_an_empty_store_is_said_and_is_no_fault() -> None:
     result = call(cells)
     assert (result.exit_code, result.output) == (0, "no cells match\n")

@@ -151,6 +151,16 @@ def test_whatever_stands_in_a_name_the_drawing_is_whole_and_shows_it(name: str) 
         assert "<script" not in svg
 
 
+def test_a_config_has_its_colour_in_a_panel_of_its_own_too() -> None:
+    marks = (Mark(0.0, Spread(2, 1, 20.5, 20.0, 21.0, 0.5), (20.0, 21.0)),)
+    panels = tuple(
+        Panel(name, (Tick(0.0, "1"),), (Series(name, style, marks),)) for name, style in (("a", 0), ("b", 2))
+    )
+    svg = drawings([Figure("rate", "t", "", Curves("streams", "tokens/s", panels))])["rate"].for_page
+    assert "var(--s0)" in svg
+    assert "var(--s2)" in svg
+
+
 def test_a_bar_too_short_to_see_is_drawn_all_the_same() -> None:
     lanes = (Lane("mtp", (Bar("window", 10.0, 0.001),)),)
     timeline = Timeline("time", (Stretch("night", 36000.0, (), lanes),))
