@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -53,13 +53,18 @@ class Story:
         return parts if self.runner_up is None else {self.runner_up: "the runner-up", **parts}
 
     @property
+    def shipped(self) -> set[str]:
+        """Return the choice and the fallback."""
+        return {self.chosen, self.fallback}
+
+    @property
     def ruled(self) -> bool:
         """Whether the sweep's own rule decided for the chosen config."""
         return self.rule is not None and self.rule["state"] == RULED and self.rule["leader"] == self.chosen
 
 
 def cautions(story: Story, rows: Sequence[WindowRow]) -> Iterator[str]:
-    """Yield what must not be missed of the choice, the runner-up and the fallback.
+    """Yield what must not be missed of the choice and the fallback, which is what is shipped.
 
     Args:
         rows: The windows that it rests on.
@@ -69,9 +74,16 @@ def cautions(story: Story, rows: Sequence[WindowRow]) -> Iterator[str]:
     yield from _fallback(story)
     yield from _boots(story)
     yield from _imported(rows)
-    yield from (_out(story, name) for name in story.left_out if name in story.concerned)
+    yield from (_out(story, name) for name in story.left_out if name in story.shipped)
     yield from _not_shown(story)
-    yield from _lone(story)
+    yield from _lone(story, story.shipped)
+
+
+def of_runner_up(story: Story) -> Iterator[str]:
+    """Yield what must not be missed of the runner-up's own evidence."""
+    rival = {name for name in story.concerned if name not in story.shipped}
+    yield from (_out(story, name) for name in story.left_out if name in rival)
+    yield from _lone(story, rival)
 
 
 def remarks(story: Story) -> Iterator[str]:
@@ -152,10 +164,10 @@ def _not_shown(story: Story) -> Iterator[str]:
             yield f"not shown to be better than {story.names[one.other]} at {at}: {found.verdict}{more}"
 
 
-def _lone(story: Story) -> Iterator[str]:
+def _lone(story: Story, configs: Collection[str]) -> Iterator[str]:
     lone: dict[str, list[CellEvidence]] = defaultdict(list)
     for cell in story.cells:
-        if cell.n == 1 and cell.config in story.concerned:
+        if cell.n == 1 and cell.config in configs:
             lone[cell.config].append(cell)
     again = "the rule ranks over all its places together" if story.ruled else "measure it again"
     for config, cells in sorted(lone.items(), key=lambda item: item[0] != story.chosen):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from nightsweep.analysis.cautions import Held, Story, cautions, place_said, remarks
+from nightsweep.analysis.cautions import Held, Story, cautions, of_runner_up, place_said, remarks
 from nightsweep.analysis.comparing import UNDECIDED, Comparison, compare
 from nightsweep.analysis.intervals import Noise, Observation, interval_of, noise_of
 from nightsweep.analysis.one_question import OneQuestion
@@ -127,6 +127,7 @@ def evidence_of(choice: Choice, material: Material, kept: OneQuestion, among: Se
         warnings=tuple(cautions(story, rows)),
         unknown=material.unknown,
         container=material.container,
+        of_runner_up=tuple(of_runner_up(story)),
         notes=tuple(remarks(story)),
         rule=material.rule,
         kind=rows[0].kind if rows else DECODE,

@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from nightsweep.analysis.comparing import flat
+from nightsweep.analysis.sides import brief
 from nightsweep.analysis.values import Spread
 from nightsweep.plan.words import DECODE
 
@@ -85,7 +86,8 @@ class Evidence:
         runner_up: Fingerprint of the best of the others; None where there is no other.
         verdicts: How the chosen one stands to the runner-up and the fallback, in words, cell by cell.
         not_fixed: Conditions that were not the same over all windows, by name, each with its values in words.
-        warnings: What a reader must not miss of the choice, the runner-up and the fallback, the gravest first.
+        warnings: What a reader must not miss of the choice and the fallback, the gravest first.
+        of_runner_up: What must not be missed of the runner-up's own evidence.
         notes: What else is to be known of it.
         rule: How the sweep's own rule decided (`decision_said.ruling`); None of a sweep that has none.
         kind: Of the windows: `decode`, or whole runs of another client.
@@ -101,6 +103,7 @@ class Evidence:
     warnings: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     container: str | None = None
+    of_runner_up: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     rule: Mapping[str, Any] | None = None
     kind: str = DECODE
@@ -241,6 +244,7 @@ def shown(value: Any) -> str:
     if value is None:
         return "absent"
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+    text = brief(text)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

@@ -20,6 +20,9 @@ from nightsweep.cli.deciding import Judged
 from nightsweep.cli.render import Line
 from nightsweep.plan.words import WHOLE_RUN
 
+QUESTION = 60
+"""Characters of a question in the list; `decisions show` has it whole."""
+
 MARKS = {QUESTIONED: "flagged", RETIRED: "", "standing": "done"}
 
 
@@ -56,7 +59,7 @@ def _row(one: Judged) -> Row:
         decision.box,
         decision.chosen_name,
         decision.fallback_name,
-        decision.question,
+        text.shortened(decision.question, limit=QUESTION),
         why or text.ABSENT,
     )
     return Row(tuple(text.printable(value) for value in values), mark=MARKS[state])
@@ -74,7 +77,7 @@ def decision_lines(
     yield Line(f"decided:   {text.moment(decision.decided)} UTC on sweep {decision.sweep_id} {decision.sweep_name}")
     if decision.retired_why is not None:
         yield Line(f"retired:   {text.moment(decision.retired)} UTC: {decision.retired_why}")
-    for warning in decision.evidence.warnings:
+    for warning in (*decision.evidence.warnings, *decision.evidence.of_runner_up):
         yield Line(f"WARNING: {warning}", style="failed")
     yield from _changed(changes)
     yield from _ruled(decision.evidence.rule)
@@ -147,7 +150,7 @@ def decision_document(one: Judged) -> dict[str, Any]:
         "retired_why": decision.retired_why,
         "evidence": [_cell_document(cell) for cell in decision.evidence.cells],
         "verdicts": list(decision.evidence.verdicts),
-        "warnings": list(decision.evidence.warnings),
+        "warnings": [*decision.evidence.warnings, *decision.evidence.of_runner_up],
         "notes": list(decision.evidence.notes),
         "rule": None if decision.evidence.rule is None else dict(decision.evidence.rule),
         "kind": decision.evidence.kind,

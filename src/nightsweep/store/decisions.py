@@ -219,6 +219,7 @@ def _evidence(told: Mapping[str, Any]) -> Evidence:
         warnings=tuple(told["warnings"]),
         unknown=tuple(told["unknown"]),
         container=told["container"],
+        of_runner_up=tuple(told.get("of_runner_up", ())),
         notes=tuple(told.get("notes", ())),
         rule=told.get("rule"),
         kind=told.get("kind", DECODE),

@@ -14,6 +14,7 @@ from nightsweep.analysis.morning import Night, night_of, summary_blocks
 from nightsweep.analysis.premises import Decision
 from nightsweep.analysis.progress import progress_of
 from nightsweep.analysis.report import report_markdown
+from nightsweep.analysis.shipping import Shipped, exported
 from nightsweep.analysis.sides import Documents
 from nightsweep.analysis.values import BootRow, WindowRow
 from nightsweep.cli.decided import decision_lines
@@ -192,13 +193,18 @@ def test_a_persons_decision_keeps_the_rules_own_end_and_does_not_warn_of_what_th
     assert rule["objective"] == "geometric mean of decode rates at 1, 4, 16 streams and T=0.7, 1.0, all alike"
     assert decision.evidence.runner_up == next(c.fingerprint for c in night.plan.configs if c.name == "k=4")
     assert not any("not shown to be better" in one for one in decision.evidence.warnings)
-    lone = [one for one in decision.evidence.warnings if "one run" in one]
+    lone = [one for one in (*decision.evidence.warnings, *decision.evidence.of_runner_up) if "one run" in one]
     assert [one.split(" rest on")[0][11:] for one in lone] == [
         "the choice k=3",
         "the fallback k=2",
         "the runner-up k=4",
     ]
     assert all("the rule ranks over all its places together" in one for one in lone)
+    text = exported(
+        decision, *(Shipped(name, None, (name,), None) for name in ("k=3", "k=2")), form="args", state="standing"
+    )
+    assert "cells of the choice k=3 rest on" in text
+    assert "k=4" not in text, "the runner-up is not shipped"
     assert not any("plain" in one for one in decision.evidence.warnings)
     lines = [line.text for line in decision_lines(decision, state="standing", changes=(), skipped=())]
     assert f"  {rule['said']}" in lines
