@@ -158,6 +158,11 @@ def plural(amount: int, noun: str, plural_noun: str | None = None) -> str:
     return f"{amount:,} {noun}" if amount == 1 else f"{amount:,} {plural_noun or noun + 's'}"
 
 
+def shortened(text: str, *, limit: int) -> str:
+    """Return a text of `limit` characters at most, its end cut off where it is longer."""
+    return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"
+
+
 def printable(text: str) -> str:
     """Return the text without terminal escapes and control characters: a log line must not steer a terminal."""
     return _CONTROL.sub("", _ANSI.sub("", text)).replace("\t", " ").replace("\n", " ").strip()
