@@ -95,7 +95,7 @@ def cells_table(
     """
     digits = _CellDigits.of(summaries)
     names = names_apart((cell.config, cell.config_fingerprint) for cell in summaries)
-    apart = _needs_conditions(summaries)
+    apart = needs_conditions(summaries)
     boots = with_boots or any(cell.decode_rate is not None and cell.decode_rate.boots > 1 for cell in summaries)
     columns = [
         Column("streams"),
@@ -119,7 +119,7 @@ def cells_table(
 
     def row_of(cell: CellSummary) -> Row:
         values = _cell_values(cell, digits=digits, boots=boots, client_side=client_side)
-        condition = (_condition(cell, several_boxes=apart == "box"),) if apart else ()
+        condition = (condition_said(cell, several_boxes=apart == "box"),) if apart else ()
         asked = (_as_asked(cell),) if warned else ()
         source = (cell.source or MEASURED,) if imported else ()
         return Row((*values, *condition, *asked, *source), mark=cell_mark(cell))
@@ -217,6 +217,7 @@ def single_batch_table(summaries: Sequence[CellSummary], *, title: str) -> Table
         tokens / second; milliseconds.
     """
     digits = _CellDigits.of(summaries)
+    apart = needs_conditions(summaries)
     names = names_apart((cell.config, cell.config_fingerprint) for cell in summaries)
 
     def row_of(cell: CellSummary) -> Row:
@@ -231,6 +232,7 @@ def single_batch_table(summaries: Sequence[CellSummary], *, title: str) -> Table
                 text.with_range(cell.acceptance_length, digits=2, of=cell.decode_rate),
                 text.with_range(cell.ttft_p50, digits=0, factor=1000.0, of=cell.decode_rate),
                 flagged_words(cell.flagged, cell.flags),
+                *((condition_said(cell, several_boxes=apart == "box"),) if apart else ()),
             ),
             mark=cell_mark(cell),
         )
@@ -244,6 +246,7 @@ def single_batch_table(summaries: Sequence[CellSummary], *, title: str) -> Table
         Column("acceptance length"),
         Column("TTFT", "ms"),
         Column("flagged", right=False),
+        *((Column("conditions", right=False),) if apart else ()),
     )
     return Table(
         title=title,
@@ -342,15 +345,16 @@ def cell_mark(cell: CellSummary) -> str:
     return "flagged" if cell.decode_rate is None else "single" if cell.single else ""
 
 
-def _needs_conditions(summaries: Sequence[CellSummary]) -> str:
-    """Return "box" or "conditions" when a cell is there more than once, else nothing."""
+def needs_conditions(summaries: Sequence[CellSummary]) -> str:
+    """Return "box" or "conditions" when a cell is there more than once: each row then says which it is of. Else nothing."""
     cells = Counter((cell.config_fingerprint, cell.concurrency, cell.temperature) for cell in summaries)
     if all(times == 1 for times in cells.values()):
         return ""
     return "box" if len({cell.box for cell in summaries}) > 1 else "conditions"
 
 
-def _condition(cell: CellSummary, *, several_boxes: bool) -> str:
+def condition_said(cell: CellSummary, *, several_boxes: bool) -> str:
+    """Return what tells a cell's row from another one's of the same cell."""
     conditions = text.short(cell.conditions)
     return f"{text.printable(cell.box)} {conditions}" if several_boxes else conditions
 

@@ -13,9 +13,11 @@ from nightsweep.analysis.tables import (
     Table,
     applied_notes,
     cell_mark,
+    condition_said,
     flagged_words,
     grouped,
     names_apart,
+    needs_conditions,
 )
 from nightsweep.analysis.values import CellSummary
 from nightsweep.plan.words import MEASURED, WHOLE_RUN
@@ -58,6 +60,7 @@ def whole_runs_table(summaries: Sequence[CellSummary], *, title: str) -> Table:
         tokens / second; milliseconds.
     """
     digits = text.decimals(cell.decode_rate.mean for cell in summaries if cell.decode_rate is not None)
+    apart = needs_conditions(summaries)
     names = names_apart((cell.config, cell.config_fingerprint) for cell in summaries)
 
     def row_of(cell: CellSummary) -> Row:
@@ -73,6 +76,7 @@ def whole_runs_table(summaries: Sequence[CellSummary], *, title: str) -> Table:
                 text.with_range(cell.tpot_p50, digits=1, factor=1000.0, of=cell.decode_rate),
                 flagged_words(cell.flagged, cell.flags),
                 cell.source or MEASURED,
+                *((condition_said(cell, several_boxes=apart == "box"),) if apart else ()),
             ),
             mark=cell_mark(cell),
         )
@@ -80,7 +84,7 @@ def whole_runs_table(summaries: Sequence[CellSummary], *, title: str) -> Table:
     return Table(
         title=title,
         label="config",
-        columns=COLUMNS,
+        columns=(*COLUMNS, *((Column("conditions", right=False),) if apart else ())),
         groups=grouped(summaries, heading=lambda cell: names[cell.config_fingerprint], row_of=row_of),
         notes=(WHOLE_RUN_NOTE, *cell_notes(summaries), *applied_notes(summaries)),
     )

@@ -279,6 +279,21 @@ def test_a_change_that_there_is_not_cannot_be_accepted_and_the_answer_names_thos
     assert "box.driver does not question it; what does is prompts" in other.stderr
 
 
+def test_a_list_of_decisions_is_short_where_the_decision_itself_is_whole(desk: Desk) -> None:
+    desk.depth()
+    question = "which block length of DFlash2 under probabilistic drafting is to serve code generation at one stream"
+    desk.five_is_the_block("--question", question)
+    desk.prompts = "f" * 64
+    (line,) = [line for line in desk.call(decisions).output.splitlines() if "questioned  " in line]
+    assert question not in line
+    assert f"is {'f' * 12} (" in line
+    whole = desk.call(decisions, "show", "1").output
+    assert question in whole
+    assert PROMPTS not in whole
+    assert PROMPTS[:12] in whole
+    assert PROMPTS in desk.call(decisions, "--json").output
+
+
 def test_a_retired_decision_is_out_of_the_list_and_stays_on_record(desk: Desk) -> None:
     desk.depth()
     desk.five_is_the_block()

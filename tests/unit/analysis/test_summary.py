@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from nightsweep.analysis.documents import cell_document
 from nightsweep.analysis.summary import in_plan_order, spread_of, summarise, summarise_prefills
+from nightsweep.analysis.tables import cells_table, single_batch_table
 from nightsweep.analysis.values import scaled
+from nightsweep.analysis.whole_runs import whole_runs_table
 from nightsweep.units import Tokens
 
 from .builders import WARM, a_prefill, a_window
@@ -218,3 +220,14 @@ def test_a_cell_tells_how_full_its_windows_were_and_how_many_streams_a_step_ran(
     document = cell_document(cell)
     assert document["occupancy"]["mean"] == pytest.approx(0.999)
     assert (document["streams_per_step"]["min"], document["streams_per_step"]["max"]) == (3.2, pytest.approx(3.4))
+
+
+def test_rows_of_one_cell_under_other_conditions_are_told_apart_in_every_table_of_cells() -> None:
+    rows = [
+        a_window(window_id=at, conditions=name, kind="single_batch") for at, name in enumerate(("cond-a", "cond-b"))
+    ]
+    for table_of in (cells_table, single_batch_table, whole_runs_table):
+        several, one = table_of(summarise(rows), title=""), table_of(summarise(rows[:1]), title="")
+        assert "conditions" in [column.heading for column in several.columns]
+        assert {value for row in several.groups[0].rows for value in row.values} >= {"cond-a", "cond-b"}
+        assert "conditions" not in [column.heading for column in one.columns]
