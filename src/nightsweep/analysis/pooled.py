@@ -135,7 +135,9 @@ def pooling_of(members: Sequence[Observation], noise: Noise, *, trend: Trend | N
     """
     points = _points(members, noise)
     if len(points) < 2:
-        return Pooling(None, None, None, "one concurrency only: there is nothing to pool")
+        several = len({one.streams for one in members}) > 1
+        unknown = "how far single runs lie apart is not known: there is nothing to hold concurrencies against each other by"
+        return Pooling(None, None, None, unknown if several else "one concurrency only: there is nothing to pool")
     p_spread = _spread_test(points)
     reason = None
     if p_spread is not None and p_spread < SPREAD_LEVEL:

@@ -54,6 +54,13 @@ def test_one_concurrency_is_nothing_to_pool() -> None:
     assert {one.pooling.reason for one in pooled_rates(rows)} == {"one concurrency only: there is nothing to pool"}
 
 
+def test_single_windows_at_two_concurrencies_lack_a_spread_and_not_a_concurrency() -> None:
+    rows = [next(row for row in a_night() if row.concurrency == streams) for streams in (1, 8)]
+    (reason,) = {one.pooling.reason for one in pooled_rates(rows)}
+    assert reason is not None
+    assert reason.startswith("how far single runs lie apart is not known")
+
+
 def test_flagged_and_control_windows_and_engines_without_speculation_are_in_no_pool() -> None:
     rows = a_night()
     before = pooled_rates(rows)
