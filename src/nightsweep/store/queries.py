@@ -37,6 +37,7 @@ from nightsweep.store.schema import (
     windows,
 )
 from nightsweep.store.session import AWAY, first_line
+from nightsweep.units import Seconds
 
 if TYPE_CHECKING:
     from nightsweep.analysis.expected import Expected
@@ -217,7 +218,10 @@ class Queries:
         except PlanError:
             return None
         plan = replace(plan, base=document.get("base"))
-        prompts_hash = document.get("probe", {}).get("prompts_hash")
+        probe = document.get("probe", {})
+        if "warmup" in probe:  # in no window's conditions: what the file leaves to a default is that of then
+            plan = replace(plan, probe=replace(plan.probe, warmup=Seconds(probe["warmup"])))
+        prompts_hash = probe.get("prompts_hash")
         return plan if prompts_hash is None else with_prompts_hash(plan, prompts_hash)
 
     def history(self, box_id: int) -> dict[str, float]:

@@ -20,6 +20,7 @@ from nightsweep.ports import Secret
 from nightsweep.store.filters import UnknownOperator
 from nightsweep.store.postgres import PostgresStore
 from nightsweep.store.queries import Queries
+from nightsweep.units import Seconds
 from tests.storekit.builders import (
     EVENING,
     OWNER,
@@ -433,6 +434,15 @@ def test_a_plan_is_read_again_from_its_file_with_the_prompts_it_was_measured_on(
     plan = with_prompts_hash(load(SWEEP_FILE, source="test"), "b" * 64)
     sweep_id = store.open_sweep(plan, box_id=store.box_id(a_box()), file_text=SWEEP_FILE)
     assert queries.sweep_plan(sweep_id) == plan
+
+
+def test_a_warm_up_that_the_file_leaves_to_a_default_is_the_one_that_was_planned(
+    store: PostgresStore, queries: Queries
+) -> None:
+    plan = load(SWEEP_FILE, source="test")
+    then = with_prompts_hash(replace(plan, probe=replace(plan.probe, warmup=Seconds(7.0))), "b" * 64)
+    sweep_id = store.open_sweep(then, box_id=store.box_id(a_box()), file_text=SWEEP_FILE)
+    assert queries.sweep_plan(sweep_id) == then
 
 
 def test_what_was_taken_down_is_read_with_when_it_went_when_it_came_back_and_what_was_checked(
