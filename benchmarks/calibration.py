@@ -142,6 +142,7 @@ class Tally:
 
     covered: Counter[str] = field(default_factory=Counter)
     asked: Counter[str] = field(default_factory=Counter)
+    nightly: dict[tuple[str, int], list[int]] = field(default_factory=lambda: defaultdict(lambda: [0, 0]))
     verdicts: Counter[str] = field(default_factory=Counter)
     wrong: Counter[str] = field(default_factory=Counter)
     wrong_tables: int = 0
@@ -158,10 +159,19 @@ class Tally:
         if low is not None and high is not None:
             self.asked[what] += 1
             self.covered[what] += low <= truth <= high
+            here = self.nightly[what, self.tables]
+            here[0] += low <= truth <= high
+            here[1] += 1
 
     def coverage(self, what: str) -> float:
         """Share of intervals that held the truth."""
         return self.covered[what] / self.asked[what] if self.asked[what] else math.nan
+
+    def coverage_error(self, what: str) -> float:
+        """Standard error of that share: nights are independent of each other, the intervals of one night are not."""
+        share = self.coverage(what)
+        squares = math.fsum((held - share * of) ** 2 for (name, _), (held, of) in self.nightly.items() if name == what)
+        return math.sqrt(squares) / self.asked[what] if self.asked[what] else math.nan
 
 
 def measured(world: World, *, nights: int, seed: int) -> Tally:
@@ -253,7 +263,14 @@ WORLDS: tuple[tuple[str, World], ...] = (
     ("gap 2%", replace(PLAIN, gap=0.02)),
     ("gap 10%", replace(PLAIN, gap=0.1)),
     ("one boot each, boots do not differ", replace(PLAIN, boots=1, boot_spread=0.0)),
+    ("two configs, two boots, six windows", replace(PLAIN, configs=2, boots=2, repeats=6)),
+    ("three configs", replace(PLAIN, configs=3)),
+    ("two configs, half of it common to both", replace(PLAIN, configs=2, repeats=6, common=0.5)),
 )
+EQUAL: tuple[tuple[str, World], ...] = tuple(
+    (name, replace(world, gap=0.0)) for name, world in WORLDS if "gap" not in name
+)
+"""The same noise without any difference: how often is one told all the same?"""
 BLIND = ("one boot each, boots differ by 2%", replace(PLAIN, boots=1, gap=0.0))
 """What cannot be seen is in no interval: shown without a target."""
 SHIFTED: tuple[tuple[str, World], ...] = tuple(
@@ -268,9 +285,11 @@ SHIFTED: tuple[tuple[str, World], ...] = tuple(
 
 def sections(*, nights: int = 200, seed: int = SEED) -> Iterator[Section]:
     """Yield one section for intervals and verdicts of each world, and one for the test of pooling."""
-    for name, world in (*WORLDS, BLIND):
-        tally = measured(world, nights=nights * 4 if world.gap == 0 else nights, seed=seed)  # false verdicts are rare
+    for place, (name, world) in enumerate((*WORLDS, BLIND)):
+        many = nights * 4 if world.gap == 0 else nights  # false verdicts are rare
+        tally = measured(world, nights=many, seed=seed + place)  # worlds of one seed would share their luck
         yield Section(name=name, figures=tuple(_figures(tally, judged=name != BLIND[0])))
+    yield Section(name="tables of equal configs", figures=tuple(_equal(nights=nights * 4, seed=seed + 100)))
     yield Section(name="power of the test of pooling", figures=tuple(_power(nights=nights, seed=seed)))
 
 
@@ -290,8 +309,9 @@ def _figures(tally: Tally, *, judged: bool) -> Iterator[Figure]:
         if n == 0:
             continue
         off = abs(tally.coverage(what) - 0.95)
-        note = f"covers {tally.coverage(what):.1%} of {n:,}"
-        slack = 2 * math.sqrt(0.95 * 0.05 / n) if n < 2000 else 0.0  # few intervals tell their coverage only so well
+        error = tally.coverage_error(what)
+        note = f"covers {tally.coverage(what):.1%} ± {error:.1%} of {n:,}"
+        slack = 2 * error if error > 0.005 else 0.0  # few nights tell their coverage only so well
         yield Figure(f"95% interval, {what}: off by", "ratio", off, target=0.02 + slack if judged else None, note=note)
     calls = tally.verdicts[BETTER] + tally.verdicts[WORSE] + tally.verdicts[SAME]
     wrong = sum(tally.wrong.values()) / tally.tables / max(1, len(STREAMS) * len(TEMPERATURES))
@@ -315,6 +335,18 @@ def _figures(tally: Tally, *, judged: bool) -> Iterator[Figure]:
     bias = abs(math.fsum(tally.pooled_errors) / max(1, len(tally.pooled_errors)))
     yield Figure("bias of the pooled rate", "ratio", bias, target=0.005 if judged else None)
     yield Figure("pooling refused where it is right", "ratio", tally.refused / tally.groups, note="level 20% by trend")
+
+
+def _equal(*, nights: int, seed: int) -> Iterator[Figure]:
+    """Yield how often a table of ten cells says `better` or `worse` of configs that are the same."""
+    for place, (name, world) in enumerate(EQUAL):
+        chance, tally = random.Random(seed + place), Tally()
+        for _ in range(nights):
+            _verdicts(night(world, chance), world, tally)
+        wrong, better = tally.wrong_tables / tally.tables, tally.wrong_better / tally.tables
+        error = math.sqrt(wrong * (1 - wrong) / tally.tables)
+        note = f"± {error:.1%}; `better` in {better:.1%}; of {tally.tables:,} tables of 10 cells"
+        yield Figure(f"a difference told: {name}", "ratio", wrong, target=0.05 + 2 * error, note=note)
 
 
 def _power(*, nights: int, seed: int) -> Iterator[Figure]:

@@ -33,6 +33,24 @@ BETTER, WORSE, SAME, UNDECIDED = "better", "worse", "same", "undecided"
 
 
 @dataclass(frozen=True)
+class Shared:
+    """Variance that both sides' windows have in common and that falls out of their ratio, in squared ratios.
+
+    Attributes:
+        value: By what the ratio's variance is less than the sum of both sides'; by chance also a little below 0.
+        se: Standard error of `value`.
+        fewer: By how much a side's noise has fewer degrees of freedom than the ratio's (see `Noise.fewer`).
+    """
+
+    value: float = 0.0
+    se: float = 0.0
+    fewer: float = 1.0
+
+
+NOTHING_SHARED = Shared()
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Config B against config A in one cell.
 
@@ -42,8 +60,7 @@ class Comparison:
         needed: When undecided: further windows of each config that would decide it if the ratio is what it seems; None when
             that is beyond reason, or nothing can be told.
         why: What stands in the way, in words; None when there is a verdict.
-        shared: Variance that both sides' windows have in common and that falls out of the ratio, in squared ratios.
-        fewer: By how much a side's noise has fewer degrees of freedom than the ratio's (see `Noise.fewer`).
+        shared: What came with prompts that both sides drew.
     """
 
     streams: int
@@ -58,8 +75,7 @@ class Comparison:
     needed: int | None = None
     why: str | None = None
     p: float | None = None
-    shared: float = 0.0
-    fewer: float = 1.0
+    shared: Shared = NOTHING_SHARED
 
 
 def compare(
@@ -107,18 +123,20 @@ def _cell(
         why = "a mean is 0" if min(mean_a, mean_b) <= 0 else "one run of each is no measurement: no spread is known"
         return replace(nothing, ratio=ratio, why=why)
     shared = _shared(pair, noise)
-    return _no_lone_run(judged(replace(nothing, ratio=mean_b / mean_a, shared=shared, fewer=noise.fewer), level=level))
+    return _no_lone_run(judged(replace(nothing, ratio=mean_b / mean_a, shared=shared), level=level))
 
 
-def _shared(pair: tuple[Sequence[Observation], Sequence[Observation]], noise: Noise) -> float:
-    """Return twice the covariance of both means that comes with prompts that both drew."""
+def _shared(pair: tuple[Sequence[Observation], Sequence[Observation]], noise: Noise) -> Shared:
+    """Return what the ratio of both means is spared, because windows of one draw had the same prompts."""
     one = pair[0][0]
     known = noise.of(one.streams, one.temperature)
-    if known is None:
-        return 0.0
     a, b = (Counter(observation.draw for observation in side) for side in pair)
-    both = sum(count * b[draw] for draw, count in a.items())
-    return 2 * noise.common * known.value * both / (len(pair[0]) * len(pair[1]))
+    if known is None or not a.keys() & b.keys():
+        return Shared()
+    n, m = len(pair[0]), len(pair[1])
+    left = math.fsum((a[draw] / n - b[draw] / m) ** 2 for draw in {*a, *b})
+    spared = known.value * (1 / n + 1 / m - left)
+    return Shared(noise.common * spared, noise.common_se * abs(spared), noise.fewer)
 
 
 def _no_lone_run(found: Comparison) -> Comparison:
@@ -136,7 +154,7 @@ def judged(found: Comparison, *, level: float) -> Comparison:
     assert found.a is not None
     assert found.b is not None
     assert found.ratio is not None
-    se, df = difference(found.a, found.b, shared=found.shared, fewer=found.fewer)
+    se, df = difference(found.a, found.b, shared=found.shared)
     half, distance = quantile(level, df) * se, math.log(found.ratio)
     low, high = distance - half, distance + half
     verdict, needed = _verdict(distance, half, within=math.log1p(found.same_within)), None
@@ -148,7 +166,7 @@ def judged(found: Comparison, *, level: float) -> Comparison:
     return replace(found, low=math.exp(low), high=math.exp(high), verdict=verdict, needed=needed, why=why, p=p)
 
 
-def difference(a: Interval, b: Interval, *, shared: float = 0.0, fewer: float = 1.0) -> tuple[float, float]:
+def difference(a: Interval, b: Interval, *, shared: Shared = NOTHING_SHARED) -> tuple[float, float]:
     """Return standard error and degrees of freedom of the logarithm of a ratio of two means.
 
     Both sides' noise is estimated from the same windows, all at hand, so its degrees of freedom count once.
@@ -156,9 +174,14 @@ def difference(a: Interval, b: Interval, *, shared: float = 0.0, fewer: float = 
     parts = [
         Variance(one.value + other.value, min(one.df, other.df)) for one, other in zip(a.parts, b.parts, strict=True)
     ]
-    more = fewer if shared else 1.0
-    windows = Variance(max(parts[0].value - shared, 0.0), parts[0].df * more)
-    return combined([windows, *parts[1:]])
+    return combined([less(parts[0], shared), *parts[1:]])
+
+
+def less(variance: Variance, shared: Shared) -> Variance:
+    """Return what is left of a variance, with the degrees of freedom of the difference."""
+    left = max(variance.value - shared.value, 0.0)
+    uncertain = 2 * left * left / (variance.df * shared.fewer) + shared.se**2
+    return Variance(left, 2 * left * left / uncertain if uncertain else math.inf)
 
 
 def _verdict(distance: float, half: float, *, within: float) -> str:
@@ -222,7 +245,7 @@ def _held_together(found: Sequence[Comparison], *, level: float) -> list[Compari
 def _again(one: Comparison, *, level: float) -> int | None:
     if one.a is None or one.b is None:
         return None
-    se, _ = difference(one.a, one.b, shared=one.shared, fewer=one.fewer)
+    se, _ = difference(one.a, one.b, shared=one.shared)
     return windows_needed(one, se=se, level=level) or 1
 
 

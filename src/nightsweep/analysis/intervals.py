@@ -3,8 +3,9 @@
 Model, in ratios of a cell's mean: value = cell mean x (1 + boot effect + window noise). The boot effect is one number for all
 cells of a boot; window noise has a variance of its own for every concurrency and temperature, the same for all configs compared.
 Both variances are estimated from all windows at hand by moments, and a cell's interval is Student's with Satterthwaite's degrees
-of freedom (F. E. Satterthwaite, Biometrics Bulletin 2, 1946). With one boot of every config the boot effect cannot be seen: the
-interval is then of that boot alone, and says so.
+of freedom (F. E. Satterthwaite, Biometrics Bulletin 2, 1946). What the boots' effects cost each kind of noise is their leverage
+in it (S. R. Searle, G. Casella, C. E. McCulloch, Variance Components, 1992, ch. 5 and 6). With one boot of every config the boot
+effect cannot be seen: the interval is then of that boot alone, and says so.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ LEVEL = 0.95
 ENOUGH = 6
 """Degrees of freedom from which a class of noise stands by itself."""
 ROUNDS = 4
+LEAST = 0.5
+"""Degrees of freedom below which a class of noise says nothing."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,8 @@ class Noise:
         between: Variance of boots; None when no config had two.
         between_seen: Degrees of freedom by which `between` is known.
         common: Share of the window noise that comes with the prompts and falls out of a difference: configs drew the same ones.
-            Taken one standard error lower than it was found.
+            As it was found, by chance also a little below 0.
+        common_se: Its standard error.
         fewer: By how much that has lowered the degrees of freedom of the window noise. What is left in a difference has them all.
     """
 
@@ -94,16 +98,22 @@ class Noise:
     between: float | None
     between_seen: float
     common: float = 0.0
+    common_se: float = 0.0
     fewer: float = 1.0
 
     def of(self, streams: int, temperature: float) -> Variance | None:
         """Return the window noise of a class: its own where it has enough windows, else of its concurrency, else of all."""
+        own = self.own(streams, temperature)
+        if own is not None or self.per_stream is None:
+            return own
+        return Variance(self.per_stream.value / streams, self.per_stream.df)
+
+    def own(self, streams: int, temperature: float) -> Variance | None:
+        """Return the window noise of a class by its own windows, or those of its concurrency; None where they are too few."""
         for found in (self.within.get((streams, temperature)), self.by_streams.get(streams)):
             if found is not None and found.df >= ENOUGH:
                 return found
-        if self.per_stream is None:
-            return None
-        return Variance(self.per_stream.value / streams, self.per_stream.df)
+        return None
 
 
 def noise_of(observations: Sequence[Observation]) -> Noise:
@@ -118,15 +128,15 @@ def noise_of(observations: Sequence[Observation]) -> Noise:
     seen = 0.0
     for _ in range(ROUNDS):
         effects, between, seen = _boots(data, noise)
-        noise = _within(data, effects)
+        noise = _within(data, effects, before=noise)
     if not noise.within and between is not None:
         # Every window is of a boot of its own: both kinds of noise are one, and it is in the windows as they are.
         noise, effects, between = _within(data, {}), {}, 0.0
-    common, fewer = _common(data, effects, noise)
+    common, common_se, fewer = _common(data, effects)
     within = {kind: Variance(one.value, one.df / fewer) for kind, one in noise.within.items()}
     by_streams = {streams: Variance(one.value, one.df / fewer) for streams, one in noise.by_streams.items()}
     rest = noise.per_stream and Variance(noise.per_stream.value, noise.per_stream.df / fewer)
-    return Noise(within, by_streams, rest, between, seen, common, fewer)
+    return Noise(within, by_streams, rest, between, seen, common, common_se, fewer)
 
 
 def each_once(observations: Sequence[Observation]) -> list[Observation]:
@@ -153,9 +163,19 @@ def interval_of(observations: Sequence[Observation], noise: Noise, *, level: flo
     if noise.between is not None:
         parts.append(Variance(noise.between * sum((k / n) ** 2 for k in share.values()), noise.between_seen))
     se, df = combined(parts)
-    half = quantile(level, df) * se * abs(mean)
-    known = noise.between is not None
-    return Interval(mean, mean - half, mean + half, se, df, n, len(share), level, known, tuple(parts))
+    low, high = around(mean, se=se, df=df, level=level)
+    return Interval(mean, low, high, se, df, n, len(share), level, noise.between is not None, tuple(parts))
+
+
+def around(mean: float, *, se: float, df: float, level: float = LEVEL) -> tuple[float, float]:
+    """Return the interval of a mean, on its logarithm, as that of a ratio is: what scatters by content is skewed.
+
+    Args:
+        se: Standard error as a ratio of the mean.
+    """
+    half = quantile(level, df) * se
+    low, high = sorted((mean * math.exp(-half), mean * math.exp(half)))
+    return low, high
 
 
 def combined(parts: Iterable[Variance]) -> tuple[float, float]:
@@ -207,8 +227,18 @@ def _relative(observations: Sequence[Observation]) -> list[_Residual]:
     return found
 
 
-def _within(data: Sequence[_Residual], effects: Mapping[tuple[Hashable, int], float]) -> Noise:
-    """Return the noise that is left when boots' effects are taken off, by class."""
+def _within(
+    data: Sequence[_Residual], effects: Mapping[tuple[Hashable, int], float], *, before: Noise | None = None
+) -> Noise:
+    """Return the noise that is left when boots' effects are taken off, by class.
+
+    The effects are weighted means, so a class pays for them by its share of the weights: what they take of its sum of squares,
+    and more of its degrees of freedom, for what they follow of its chance is lost to it twice (as in the information of REML:
+    a share p of d taken degrees leaves (1 - p)^2 of them, not 1 - p).
+
+    Args:
+        before: The noise that the effects were weighted by.
+    """
     squares: dict[tuple[int, float], float] = defaultdict(float)
     free: dict[tuple[int, float], float] = defaultdict(float)
     cells: dict[Hashable, list[_Residual]] = defaultdict(list)
@@ -220,8 +250,13 @@ def _within(data: Sequence[_Residual], effects: Mapping[tuple[Hashable, int], fl
         kind = (group[0].streams, group[0].temperature)
         squares[kind] += math.fsum((value - mean) ** 2 for value in rest)
         free[kind] += len(group) - 1
-    _pay_for_boots(data, effects, free)
-    within = {kind: Variance(squares[kind] / df, df) for kind, df in free.items() if df > 0.5}
+    spent, shares = _spent_on_boots(effects), _shares(data, before)
+    within = {}
+    for kind, all_of in free.items():
+        taken = spent * shares[kind]
+        if all_of - taken > LEAST:
+            df = max(all_of - taken - taken * (1 - shares[kind]), LEAST)
+            within[kind] = Variance(squares[kind] / (all_of - taken), df)
     by_streams = {
         streams: _pool([found for (own, _), found in within.items() if own == streams]) for streams, _ in within
     }
@@ -229,20 +264,22 @@ def _within(data: Sequence[_Residual], effects: Mapping[tuple[Hashable, int], fl
     return Noise(within, by_streams, _pool(scaled) if scaled else None, None, 0.0)
 
 
-def _pay_for_boots(
-    data: Sequence[_Residual], effects: Mapping[tuple[Hashable, int], float], free: dict[tuple[int, float], float]
-) -> None:
-    """Take off the degrees of freedom that estimating the boots' effects has cost, by each class's share of windows."""
+def _spent_on_boots(effects: Mapping[tuple[Hashable, int], float]) -> int:
+    """Return the degrees of freedom that estimating the boots' effects has cost."""
     boots: dict[Hashable, set[int]] = defaultdict(set)
     for config, boot in effects:
         boots[config].add(boot)
-    spent = sum(len(known) - 1 for known in boots.values())
+    return sum(len(known) - 1 for known in boots.values())
+
+
+def _shares(data: Sequence[_Residual], noise: Noise | None) -> dict[tuple[int, float], float]:
+    """Return each class's share of the weights of a mean over all: precise classes tell most of a boot's effect."""
     weights: dict[tuple[int, float], float] = defaultdict(float)
     for one in data:
-        weights[one.streams, one.temperature] += one.streams  # precise classes tell most of a boot's effect
-    total = sum(weights.values())
-    for kind in free:
-        free[kind] -= spent * weights[kind] / total if total else 0.0
+        known = noise and noise.of(one.streams, one.temperature)
+        weights[one.streams, one.temperature] += 1 / known.value if known and known.value else one.streams
+    total = math.fsum(weights.values())
+    return {kind: weight / total for kind, weight in weights.items()}
 
 
 def _pool(parts: Sequence[Variance]) -> Variance:
@@ -263,7 +300,7 @@ def _boots(data: Sequence[_Residual], noise: Noise) -> tuple[dict[tuple[Hashable
     for key in precision:
         by_config[key[0]].append(key)
     effects: dict[tuple[Hashable, int], float] = {}
-    squares, expected, seen = 0.0, 0.0, 0.0
+    squares, expected, seen, more = 0.0, 0.0, 0.0, more_by_weights(_shares(data, noise), noise)
     for keys in by_config.values():
         if len(keys) < 2:
             continue
@@ -271,7 +308,7 @@ def _boots(data: Sequence[_Residual], noise: Noise) -> tuple[dict[tuple[Hashable
         middle = math.fsum(raw.values()) / len(keys)
         effects |= {key: value - middle for key, value in raw.items()}
         squares += math.fsum((value - middle) ** 2 for value in raw.values())
-        expected += math.fsum(1 / precision[key] for key in keys) / len(keys) * (len(keys) - 1)
+        expected += more * math.fsum(1 / precision[key] for key in keys) / len(keys) * (len(keys) - 1)
         seen += len(keys) - 1
     if not seen:
         return {}, None, 0.0
@@ -280,42 +317,62 @@ def _boots(data: Sequence[_Residual], noise: Noise) -> tuple[dict[tuple[Hashable
     return effects, between, seen * (between * seen / squares) ** 2 if squares else seen
 
 
-def _common(
-    data: Sequence[_Residual], effects: Mapping[tuple[Hashable, int], float], noise: Noise
-) -> tuple[float, float]:
-    """Return what windows of one draw have in common, as a share of their noise: the correlation of pairs of configs.
+def more_by_weights(shares: Mapping[tuple[int, float], float], noise: Noise) -> float:
+    """Return by what a weighted mean's variance is more than the inverse of its weights, for they are estimates themselves.
 
-    It is one standard error lower than it was found, so that chance does not make a difference look surer than it is. The second
-    number is by how much fewer degrees of freedom all configs together have than their windows: eight that saw the same
-    prompts tell how prompts scatter little better than one (squares of values that correlate by r correlate by its square).
+    Args:
+        shares: Of each class (streams, temperature) in all the weights.
+
+    Source:
+        P. Meier, Variance of a weighted mean, Biometrics 9, 1953.
     """
-    draws: dict[tuple[int, float, int], list[float]] = defaultdict(list)
+    more = 0.0
+    for kind, share in shares.items():
+        known = noise.own(*kind)
+        if known is not None:  # what is borrowed from all has weights that stand in a known ratio
+            more += share * (1 - share) / known.df
+    return 1 + 4 * more
+
+
+def _by_draw(
+    data: Sequence[_Residual], effects: Mapping[tuple[Hashable, int], float]
+) -> dict[tuple[int, float, int], list[float]]:
+    """Return what is left of values without their boots' effects, by streams, temperature and draw, each class to variance 1."""
+    rest: dict[tuple[int, float], list[tuple[int, float]]] = defaultdict(list)
     for one in data:
-        known = noise.of(one.streams, one.temperature)
-        if one.of > 1 and known is not None and known.value > 0:
-            free = math.sqrt(known.value * (1 - 1 / one.of))  # a mean of its own was taken off
-            draws[one.streams, one.temperature, one.draw].append(
-                (one.value - effects.get((one.config, one.boot), 0.0)) / free
-            )
+        if one.of > 1:
+            value = one.value - effects.get((one.config, one.boot), 0.0)
+            free = math.sqrt(1 - 1 / one.of)  # a mean of its own was taken off
+            rest[one.streams, one.temperature].append((one.draw, value / free))
+    draws: dict[tuple[int, float, int], list[float]] = defaultdict(list)
+    for (streams, temperature), values in rest.items():
+        scale = math.sqrt(math.fsum(value * value for _, value in values) / len(values))
+        for draw, value in values if scale > 0 else ():
+            draws[streams, temperature, draw].append(value / scale)
+    return draws
+
+
+def _common(data: Sequence[_Residual], effects: Mapping[tuple[Hashable, int], float]) -> tuple[float, float, float]:
+    """Return what windows of one draw have in common, as a share of their noise, with its standard error.
+
+    It is the correlation of pairs of configs. The third number is by how much fewer degrees of freedom all configs together have
+    than their windows: eight that saw the same prompts tell how prompts scatter little better than one (squares of values that
+    correlate by r correlate by its square).
+
+    Source:
+        R. A. Fisher, Statistical Methods for Research Workers, chapter VII: the intraclass correlation and its standard error.
+    """
+    draws = _by_draw(data, effects)
     blocks = [values for values in draws.values() if len(values) > 1]
     classes = len({(streams, temperature) for (streams, temperature, _), values in draws.items() if len(values) > 1})
     pairs = sum(len(values) * (len(values) - 1) for values in blocks)
     free_blocks = len(blocks) - classes
     if free_blocks < ENOUGH:
-        return 0.0, 1.0
+        return 0.0, 0.0, 1.0
     found = (
         math.fsum(math.fsum(values) ** 2 - math.fsum(value * value for value in values) for values in blocks) / pairs
     )
     k = 0.5 + math.sqrt(0.25 + pairs / len(blocks))  # configs of a draw, in the mean of pairs
     likely = min(max(0.0, found), 0.99)
-    return _lowered(likely, k=k, free=free_blocks), 1 + (k - 1) * likely * likely
-
-
-def _lowered(found: float, *, k: float, free: float) -> float:
-    """Return a correlation of `k` values in each block, one standard error lower, and at least 0.
-
-    Source:
-        R. A. Fisher, Statistical Methods for Research Workers, chapter VII: the intraclass correlation on his scale z.
-    """
-    z = 0.5 * math.log((1 + (k - 1) * found) / (1 - found)) - math.sqrt(k / (2 * (k - 1) * (free - 1)))
-    return max(0.0, (math.exp(2 * z) - 1) / (math.exp(2 * z) + k - 1))
+    se = (1 - likely) * (1 + (k - 1) * likely) * math.sqrt(2 / (k * (k - 1) * free_blocks))
+    return min(max(found, -1 / k), 0.99), se, 1 + (k - 1) * likely * likely

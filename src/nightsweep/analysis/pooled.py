@@ -10,12 +10,24 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nightsweep.analysis.comparing import two_sided
+from nightsweep.analysis.comparing import NOTHING_SHARED, Shared, less, two_sided
 from nightsweep.analysis.distributions import fisher_above, normal_quantile, student_quantile
-from nightsweep.analysis.intervals import LEVEL, Interval, Noise, Observation, interval_of, noise_of, quantile
+from nightsweep.analysis.intervals import (
+    LEVEL,
+    Interval,
+    Noise,
+    Observation,
+    Variance,
+    around,
+    combined,
+    interval_of,
+    more_by_weights,
+    noise_of,
+    quantile,
+)
 from nightsweep.analysis.values import WindowRow
 
 SPREAD_LEVEL = 0.025
@@ -57,6 +69,22 @@ class Pooling:
 
 
 @dataclass(frozen=True)
+class Content:
+    """What of a pooled acceptance came with the prompts.
+
+    Attributes:
+        scatter: Standard deviation that each draw of prompts (streams, draw) brings into the mean, as a ratio, if all its noise
+            were the prompts'.
+        common, common_se, fewer: See `Noise`.
+    """
+
+    scatter: Mapping[tuple[int, int], float]
+    common: float
+    common_se: float
+    fewer: float
+
+
+@dataclass(frozen=True)
 class PooledRate:
     """A cell's decode rate in tokens / second by pooled acceptance, with the acceptance length it rests on."""
 
@@ -68,6 +96,7 @@ class PooledRate:
     rate: Interval | None  # None where pooling is not allowed
     acceptance: Interval | None
     pooling: Pooling
+    content: Content | None = None
 
 
 def pooled_rates(windows: Sequence[WindowRow]) -> list[PooledRate]:
@@ -84,10 +113,13 @@ def pooled_rates(windows: Sequence[WindowRow]) -> list[PooledRate]:
     found: list[PooledRate] = []
     for group, members in _groups(acceptance).items():
         pooling = pooling_of(members, noise, trend=trend)
-        shared = _shared(members, noise) if pooling.allowed else None
+        weighted = _weighted(members, noise) if pooling.allowed else None
+        shared = None if weighted is None else _shared(weighted, noise)
+        content = None if weighted is None else _content(weighted, noise)
         for streams in sorted({one.streams for one in members}):
             own = [one for one in rest if one.cell == (group, streams)]
-            found.append(PooledRate(*group, streams, _product(shared, interval_of(own, rest_noise)), shared, pooling))
+            rate = _product(shared, interval_of(own, rest_noise))
+            found.append(PooledRate(*group, streams, rate, shared, pooling, content))
     return found
 
 
@@ -136,7 +168,9 @@ def pooling_of(members: Sequence[Observation], noise: Noise, *, trend: Trend | N
     points = _points(members, noise)
     if len(points) < 2:
         several = len({one.streams for one in members}) > 1
-        unknown = "how far single runs lie apart is not known: there is nothing to hold concurrencies against each other by"
+        unknown = (
+            "how far single runs lie apart is not known: there is nothing to hold concurrencies against each other by"
+        )
         return Pooling(None, None, None, unknown if several else "one concurrency only: there is nothing to pool")
     p_spread = _spread_test(points)
     reason = None
@@ -231,34 +265,68 @@ def _blocks(family: Sequence[Observation], noise: Noise) -> list[Observation]:
 # --- the estimate ----------------------------------------------------------------------------------------------------
 
 
-def _shared(members: Sequence[Observation], noise: Noise) -> Interval | None:
-    """Return acceptance length over all concurrencies, each window weighted by how little it scatters."""
-    parts = []
+@dataclass(frozen=True)
+class _Weighted:
+    """Windows weighted by how little they scatter.
+
+    Attributes:
+        windows: Each with its weight, which is the inverse of its variance.
+        total: Of all weights.
+        shares: Of each class (streams, temperature) in it.
+        more: By what the mean's variance is more than the inverse of `total` (see `more_by_weights`).
+    """
+
+    windows: Sequence[tuple[Observation, float]]
+    total: float
+    shares: Mapping[tuple[int, float], float]
+    more: float
+
+
+def _weighted(members: Sequence[Observation], noise: Noise) -> _Weighted | None:
+    windows = []
+    classes: dict[tuple[int, float], float] = defaultdict(float)
     for one in members:
         known = noise.of(one.streams, one.temperature)
         if known is None or known.value == 0:
             return None
-        parts.append((one, 1 / known.value, known.df))
-    total = math.fsum(weight for _, weight, _ in parts)
-    mean = math.fsum(weight * one.value for one, weight, _ in parts) / total
+        windows.append((one, 1 / known.value))
+        classes[one.streams, one.temperature] += 1 / known.value
+    total = math.fsum(classes.values())
+    shares = {kind: weight / total for kind, weight in classes.items()}
+    return _Weighted(windows, total, shares, more_by_weights(shares, noise))
+
+
+def _shared(found: _Weighted, noise: Noise) -> Interval:
+    """Return acceptance length over all concurrencies, each window weighted by how little it scatters."""
+    total = found.total
+    mean = math.fsum(weight * one.value for one, weight in found.windows) / total
     boots: dict[Hashable, float] = defaultdict(float)
-    for one, weight, _ in parts:
+    for one, weight in found.windows:
         boots[one.boot] += weight / total
-    variance = 1 / total + (noise.between or 0.0) * math.fsum(share * share for share in boots.values())
-    df = min(known for _, _, known in parts)
-    se = math.sqrt(variance)
-    half = quantile(LEVEL, df) * se * mean
-    return Interval(mean, mean - half, mean + half, se, df, len(parts), len(boots), LEVEL, noise.between is not None)
+    known = {kind: noise.of(*kind) for kind in found.shares}
+    scatter = [Variance(found.more * found.shares[kind] / total, one.df) for kind, one in known.items() if one]
+    luck = (noise.between or 0.0) * math.fsum(share * share for share in boots.values())
+    se, df = combined([*scatter, Variance(luck, noise.between_seen)])
+    return Interval(
+        mean, *around(mean, se=se, df=df), se, df, len(found.windows), len(boots), LEVEL, noise.between is not None
+    )
+
+
+def _content(found: _Weighted, noise: Noise) -> Content:
+    """Return what the prompts may have brought into the mean of `_shared`, draw by draw."""
+    scatter: dict[tuple[int, int], float] = defaultdict(float)
+    for one, weight in found.windows:
+        scatter[one.streams, one.draw] += math.sqrt(found.more * weight) / found.total
+    return Content(scatter, noise.common, noise.common_se, noise.fewer)
 
 
 def _product(acceptance: Interval | None, rest: Interval | None) -> Interval | None:
     if acceptance is None or rest is None:
         return None
-    mean, se = acceptance.mean * rest.mean, math.hypot(acceptance.se, rest.se)
-    df = acceptance.df if acceptance.se >= rest.se else rest.df
-    half = quantile(LEVEL, df) * se * mean
+    mean = acceptance.mean * rest.mean
+    se, df = combined([Variance(one.se * one.se, one.df) for one in (acceptance, rest)])
     known = acceptance.boot_spread_known and rest.boot_spread_known
-    return Interval(mean, mean - half, mean + half, se, df, acceptance.n, acceptance.boots, LEVEL, known)
+    return Interval(mean, *around(mean, se=se, df=df), se, df, acceptance.n, acceptance.boots, LEVEL, known)
 
 
 @dataclass(frozen=True)
@@ -275,6 +343,18 @@ def pooled_ratio(a: PooledRate | None, b: PooledRate | None) -> PooledRatio | No
     one, other = (side.rate if side is not None else None for side in (a, b))
     if one is None or other is None or one.mean <= 0:
         return None
-    half = quantile(LEVEL, min(one.df, other.df)) * math.hypot(one.se, other.se)
+    both = Variance(one.se**2 + other.se**2, min(one.df, other.df))
+    left = less(both, _spared(a, b))
+    half = quantile(LEVEL, left.df) * math.sqrt(left.value)
     ratio = other.mean / one.mean
     return PooledRatio(ratio, ratio * math.exp(-half), ratio * math.exp(half))
+
+
+def _spared(a: PooledRate | None, b: PooledRate | None) -> Shared:
+    """Return what the ratio is spared of the scatter of prompts that both sides drew."""
+    one, other = (None if side is None else side.content for side in (a, b))
+    if one is None or other is None or a is None or b is None or a.temperature != b.temperature:
+        return NOTHING_SHARED
+    draws = one.scatter.keys() & other.scatter.keys()
+    spared = 2 * math.fsum(one.scatter[draw] * other.scatter[draw] for draw in draws)
+    return Shared(one.common * spared, one.common_se * spared, one.fewer) if draws else NOTHING_SHARED

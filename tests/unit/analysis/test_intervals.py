@@ -94,7 +94,9 @@ def test_noise_that_comes_with_the_prompts_is_seen_and_costs_degrees_of_freedom(
     ]
     apart = [one for k in range(8) for one in seen([20.0 * content[(i + k) % 8] for i in range(8)], config=f"{k}")]
     assert noise_of(same).common > 0.8
-    assert noise_of(apart).common == 0.0
+    assert (
+        noise_of(apart).common <= 0.0
+    )  # an estimate without bias: by chance also below 0, never by more than a draw's share
     alike, other = noise_of(same).of(1, 0.7), noise_of(apart).of(1, 0.7)
     assert alike is not None
     assert other is not None
