@@ -20,6 +20,7 @@ from nightsweep.store import keys, statements
 from nightsweep.store.cell_sums import COLUMN_OF, of_kept, over_boots, per_boot, spread_in
 from nightsweep.store.filters import of_cell, of_config
 from nightsweep.store.schema import boots, boxes, cell_summaries, cells, conditions, configs, windows
+from nightsweep.store.schema_imports import imports
 
 ONE_CELL = {"config_fingerprint", "concurrency", "temperature", "conditions"}
 """Keys that leave one cell and one conditions in a group: nothing has to be counted then."""
@@ -51,6 +52,8 @@ def _as_stated(
     connection: sa.Connection, filters: Filters, by: Sequence[str], found: Sequence[GroupSummary]
 ) -> list[GroupSummary]:
     """Return the groups with the runs that imported rows stand for, where a group has such."""
+    if not connection.scalar(sa.select(sa.exists().select_from(imports))):
+        return list(found)  # most histories: no window is looked at for it
     wanted = replace(filters, imported=True, with_flagged="no")
     base = statements.windows_matching(wanted, keys.columns(by)).order_by(None).subquery("base")
     key = [base.c[keys.label(place)] for place in range(len(by))]
