@@ -141,7 +141,7 @@ def _imported(rows: Sequence[WindowRow]) -> Iterator[str]:
     if sources:
         count = sum(row.source is not None for row in rows)
         yield (
-            f"{count} of {text.plural(len(rows), 'run')} were not measured here ({', '.join(sources)}): nobody proved which "
+            f"{count} of {text.plural(len(rows), 'row')} were not measured here ({', '.join(sources)}): nobody proved which "
             "engine answered, and what their files do not state is no premise"
         )
 
@@ -177,12 +177,17 @@ def _lone(story: Story, configs: Collection[str]) -> Iterator[str]:
             rests = f"rests on {text.ONE_RUN}" if first.stated == 1 else f"is one number ({text.lone(first.spread)})"
             yield f"{first.mean:.1f} {rests}: {again} ({first.name} at {at})"
         else:
-            listed = "; ".join(f"{cell.mean:.1f} at {place_said(cell.concurrency, cell.temperature)}" for cell in cells)
+            listed = "; ".join(map(_listed, cells))
             part = story.concerned[config]
             yield (
                 f"{len(cells)} cells of {part} {first.name} rest on {_each(cells)}: "
                 f"{again.replace(' it ', ' them ')} ({listed})"
             )
+
+
+def _listed(cell: CellEvidence) -> str:
+    stands_for = "" if cell.stated == 1 else f", {text.lone(cell.spread)}"
+    return f"{cell.mean:.1f} at {place_said(cell.concurrency, cell.temperature)}{stands_for}"
 
 
 def _each(cells: Sequence[CellEvidence]) -> str:

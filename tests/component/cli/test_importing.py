@@ -163,6 +163,25 @@ def test_a_mean_of_runs_is_neither_one_run_nor_several_windows_wherever_it_is_sh
     assert (cell["ratio_low"], cell["verdict"]) == (None, "undecided")
 
 
+def test_several_numbers_that_a_choice_rests_on_are_each_told_with_what_they_stand_for(
+    desk: Desk, tmp_path: Path
+) -> None:
+    header = f"{HEADER},n,speculative.num_speculative_tokens"
+    lines = [
+        f"k{k},vllm,m,b,{at},0.7,{80 + k + at},2026-05,{runs},{k}"
+        for k, at, runs in ((3, 1, 3), (3, 16, ""), (4, 1, 1))
+    ]
+    desk.bring(a_table(tmp_path, *lines, header=header))
+    said = desk.call(decide, "spring", "--choose", "k3", "--fallback", "k4").output
+    assert "3 of 3 rows were not measured here" in said
+    each = "one number each: a run, or a mean of runs that are not known"
+    assert f"2 cells of the choice k3 rest on {each}: measure them again" in said
+    assert (
+        "84.0 at 1 stream, T=0.7, mean of 3 runs, spread unknown; 99.0 at 16 streams, T=0.7, unknown number of runs"
+        in said
+    )
+
+
 def test_a_lone_run_that_leads_is_to_be_measured_again_wherever_it_would_decide(desk: Desk) -> None:
     tables = (PUBLISHED / "spark-depth.csv", PUBLISHED / "spark-drafting-rule.csv")
     desk.bring(*tables, "--name", "spark")
@@ -176,7 +195,7 @@ def test_a_lone_run_that_leads_is_to_be_measured_again_wherever_it_would_decide(
     assert "one run is not a measurement" in cell["why"]
     said = desk.call(decide, "spark", "--choose", RULE, "--fallback", FIVE, "--at", "c=8").output
     assert f"WARNING: 178.5 rests on one run: measure it again ({RULE} at 8 streams, T=0.7)" in said
-    assert "runs were not measured here (imported:csv)" in said
+    assert "rows were not measured here (imported:csv)" in said
     (caveat,) = [line for line in desk.call(report, "spark").output.splitlines() if "A lone run is ahead" in line]
     assert f"{RULE} at 8 streams, T=0.7 (178.5)" in caveat
 

@@ -52,7 +52,7 @@ def test_a_command_that_finds_no_decode_window_says_that_whole_runs_are_there(
 def test_a_decision_on_whole_runs_says_of_what_it_is_and_warns_of_the_import(spring: Desk) -> None:
     said = spring.call(decide, *CHOICE, "--whole-runs").stdout
     assert "evidence, rate over a whole run in tokens/s" in said
-    assert "WARNING: 6 of 6 runs were not measured here (imported:csv)" in said
+    assert "WARNING: 6 of 6 rows were not measured here (imported:csv)" in said
     assert "against k3 at 1 stream, T=0.7: better x1.396" in said
     (one,) = spring.listed(decisions)["decisions"]
     assert (one["kind"], one["evidence"][0]["n"]) == ("whole_run", 3)
