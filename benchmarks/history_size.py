@@ -43,8 +43,8 @@ CONFIGS = 96
 A_SWEEP = 8
 CONDITIONS = 4
 IN_DATABASE, AS_COMMAND, MATRIX, MEMORY = 0.050, 0.7, 1.0, 300.0
-GROUPS = None
-"""No target was set for a group over all: its cost is counting of which boots a million windows are."""
+GROUPS = MATRIX
+"""A group over all is a summary of the whole matrix, too."""
 DATABASE = "nightsweep"
 METHODS = ("dflash", "mtp", "eagle3", "draft_model", "ngram", "suffix")
 
@@ -121,7 +121,7 @@ def fill(engine: sa.Engine, *, windows: int) -> float:
     }
     with engine.begin() as connection:
         connection.execute(sa.text("SET LOCAL statement_timeout = 0"))
-        connection.execute(sa.text("ALTER TABLE windows DISABLE TRIGGER sum_up"))
+        connection.execute(sa.text("ALTER TABLE windows DISABLE TRIGGER USER"))
         put = sa.text("INSERT INTO configs (hash, doc, name) VALUES (:hash, :doc, :name)").bindparams(
             sa.bindparam("doc", type_=sa.JSON)
         )
@@ -129,7 +129,7 @@ def fill(engine: sa.Engine, *, windows: int) -> float:
         for statement in FILL:
             text = sa.text(statement)
             connection.execute(text, {name: value for name, value in known.items() if name in text.compile().params})
-        connection.execute(sa.text("ALTER TABLE windows ENABLE TRIGGER sum_up"))
+        connection.execute(sa.text("ALTER TABLE windows ENABLE TRIGGER USER"))
         begin = time.perf_counter()
         connection.execute(sa.text("SELECT nightsweep_sum_up_again()"))
         took = time.perf_counter() - begin

@@ -1,12 +1,14 @@
 """Windows pooled by any keys: over the whole history from the kept sums, else from the windows.
 
 The rules are those of `nightsweep.store.cell_sums`. The kept sums know of each number how many boots a cell has, but not
-whether two cells share a boot, nor when windows started: for that alone all windows are looked at, in an index.
+whether two cells share a boot: for that the database keeps of each boot which cells it has, and boots that have the same
+cells are counted together. Only where a cell lacks a number in some windows are that config's windows looked at, in an index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,19 +20,17 @@ from nightsweep.analysis.values import Filters
 from nightsweep.plan.words import CONTROL_ROUND
 from nightsweep.store import keys, statements
 from nightsweep.store.cell_sums import COLUMN_OF, of_kept, over_boots, per_boot, spread_in
-from nightsweep.store.filters import of_cell, of_config
-from nightsweep.store.schema import boots, boxes, cell_summaries, cells, conditions, configs, windows
+from nightsweep.store.filters import of_cell
+from nightsweep.store.schema import boot_summaries, boots, boxes, cell_summaries, cells, conditions, configs, windows
 from nightsweep.store.schema_imports import imports
 
 ONE_CELL = {"config_fingerprint", "concurrency", "temperature", "conditions"}
 """Keys that leave one cell and one conditions in a group: nothing has to be counted then."""
 PARTS = ("n", "mean", "m2", "min", "max")
-OF_BOOTS = ("first", "last")
-"""What only windows tell: times; and of each number how many boots."""
 
 HASHED = ("enable_nestloop = off", "enable_sort = off", "work_mem = '48MB'")
-"""For the one statement that joins all boots to all cells: how many conditions lack a key of JSON is not known to the planner,
-and a loop in place of a hash takes ten times as long. In force until the end of the transaction."""
+"""For statements that join boots to cells: how many conditions lack a key of JSON is not known to the planner, and a loop in
+place of a hash takes ten times as long. In force until the end of the transaction."""
 
 
 def groups_matching(
@@ -136,17 +136,15 @@ def groups_of_kept(
 ) -> list[GroupSummary]:
     """Return the same groups where `_kept_tell` says so, without reading a window's numbers."""
     kept = _kept(filters, by, numbers)
-    sums = list(connection.execute(_sums(kept, by, numbers)))
-    partly = [name for name in numbers if any(row._mapping[f"{name}_partly"] for row in sums)]
     for setting in HASHED:
         connection.execute(sa.text(f"SET LOCAL {setting}"))
-    told = connection.execute(_boots(kept, filters, by, numbers, partly=partly))
-    beside = {tuple(map(str, row[: len(by)])): row._mapping for row in told}
+    sums = list(connection.execute(_sums(kept, by, numbers)))
+    counted = _boots_by_number(connection, kept, filters, by, numbers)
     alone = set(by) >= ONE_CELL
     found = []
     for row in sums:
-        mine: Mapping[Any, Any] = beside.get(tuple(map(str, row[: len(by)])), {})
-        values = {**row._mapping, **{f"{name}_boots": mine.get(f"{name}_boots", 0) for name in numbers}}
+        mine = counted.get(tuple(map(str, row[: len(by)])), Counter())
+        values = {**row._mapping, **{f"{name}_boots": mine[name] for name in numbers}}
         found.append(
             GroupSummary(
                 keys={name: keys.value_of(row[place]) for place, name in enumerate(by)},
@@ -155,11 +153,78 @@ def groups_of_kept(
                 conditions=int(alone) or row.pools,
                 flagged=int(row.flagged),
                 simulated=row.simulated,
-                first=mine.get("first"),
-                last=mine.get("last"),
+                first=row.first,
+                last=row.last,
             )
         )
     return found
+
+
+def _boots_by_number(
+    connection: sa.Connection, kept: sa.Subquery, filters: Filters, by: Sequence[str], numbers: Sequence[str]
+) -> dict[tuple[str, ...], Counter[str]]:
+    """Return of how many boots each key's clean windows with each number are. A boot is of one config, so configs add up."""
+    lacking = connection.execute(_lacking(kept, numbers)).all()
+    some = [row.config_id for row in lacking]
+    partly = [name for name in numbers if any(row._mapping[name] for row in lacking)]
+    asked = [_counted(kept, filters, by, numbers, without=some)]
+    if some:
+        asked.append(_boots(kept, filters, by, numbers, partly=partly, only=some))
+    found: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+    for one in asked:
+        for row in connection.execute(one):
+            found[tuple(map(str, row[: len(by)]))].update({name: int(row._mapping[name] or 0) for name in numbers})
+    return found
+
+
+def _lacking(kept: sa.Subquery, numbers: Sequence[str]) -> sa.Select[Any]:
+    """Return the configs with a cell of which some windows have a number and some have not, and which numbers these are."""
+    lacks = {name: (kept.c[f"{name}_n"] > 0) & (kept.c[f"{name}_n"] < kept.c.clean) for name in numbers}
+    told = (sa.func.bool_or(one).label(name) for name, one in lacks.items())
+    return sa.select(kept.c.config_id, *told).where(sa.or_(*lacks.values())).group_by(kept.c.config_id)
+
+
+def _counted(
+    kept: sa.Subquery, filters: Filters, by: Sequence[str], numbers: Sequence[str], *, without: Sequence[int]
+) -> sa.Select[Any]:
+    """Return the counts from what is kept of boots: those with the same cells are one row first, and told apart no more."""
+    placed = _placed(filters, without).subquery("placed")
+    part = [sa.func.split_part(placed.c.place, ":", number) for number in (1, 2, 3)]
+    here = sa.and_(
+        *(kept.c[name] == placed.c[name] for name in ("config_id", "box", "any_simulated")),
+        kept.c.conditions_id == sa.cast(part[0], sa.BigInteger),
+        kept.c.concurrency == sa.cast(part[1], sa.Integer),
+        kept.c.temperature == sa.cast(part[2], sa.Numeric(4, 2)),
+    )
+    key = [kept.c[keys.label(place)] for place in range(len(by))]
+    having = (sa.func.bool_or(kept.c[f"{name}_n"] > 0).label(name) for name in numbers)
+    size = sa.func.max(placed.c.boots).label("boots")
+    source = placed.join(kept, here)
+    each = sa.select(*key, *having, size).select_from(source).group_by(*key, placed.c.first_boot).subquery("each_set")
+    mine = [each.c[column.name] for column in key]
+    total = (sa.func.sum(each.c.boots).filter(each.c[name]).label(name) for name in numbers)
+    return sa.select(*mine, *total).group_by(*mine)
+
+
+def _placed(filters: Filters, without: Sequence[int]) -> sa.Select[Any]:
+    """Return each set of cells that some boots have clean windows of, a row for each of its cells, with how many boots."""
+    simulated = boxes.c.simulated | boots.c.simulated
+    alike = (
+        sa.select(
+            boots.c.config_id,
+            boxes.c.name.label("box"),
+            simulated.label("any_simulated"),
+            boot_summaries.c.places,
+            sa.func.min(boots.c.id).label("first_boot"),
+            sa.func.count().label("boots"),
+        )
+        .join(boots, boots.c.id == boot_summaries.c.boot_id)
+        .join(boxes, boxes.c.id == boots.c.box_id)
+        .where(boot_summaries.c.kind == filters.kind, boots.c.config_id.not_in(without))
+        .group_by(boots.c.config_id, boxes.c.name, simulated, boot_summaries.c.places)
+    ).subquery("alike")
+    told = (alike.c[name] for name in ("config_id", "box", "any_simulated", "first_boot", "boots"))
+    return sa.select(*told, sa.func.unnest(alike.c.places).label("place"))
 
 
 def _kept(filters: Filters, by: Sequence[str], numbers: Sequence[str]) -> sa.Subquery:
@@ -167,13 +232,13 @@ def _kept(filters: Filters, by: Sequence[str], numbers: Sequence[str]) -> sa.Sub
     source = table.join(configs, configs.c.id == table.c.config_id)
     source = source.join(conditions, conditions.c.id == table.c.conditions_id)
     parts = ((name, COLUMN_OF.get(name, name), part) for name in numbers for part in PARTS)
-    nothing = sa.cast(sa.null(), sa.DateTime(timezone=True))
     wanted = sa.select(
         *keys.kept_columns(by),
         *(table.c[name] for name in ("config_id", "concurrency", "temperature", "conditions_id", "box", "flagged")),
         table.c.simulated.label("any_simulated"),
         table.c.decode_rate_n.label("clean"),  # every clean window has a decode rate
-        *(nothing.label(name) for name in OF_BOOTS),
+        table.c.first_at.label("first"),
+        table.c.last_at.label("last"),
         *(table.c[f"{column}_{part}"].label(f"{name}_{part}") for name, column, part in parts),
     )
     return wanted.select_from(source).where(*of_kept(filters)).subquery("kept")
@@ -183,26 +248,27 @@ def _sums(kept: sa.Subquery, by: Sequence[str], numbers: Sequence[str]) -> sa.Se
     key = [kept.c[keys.label(place)] for place in range(len(by))]
     clean = kept.c.clean > 0
     cell = sa.func.row(kept.c.config_id, kept.c.concurrency, kept.c.temperature)
-    told_by_boots = {*OF_BOOTS, *(f"{name}_boots" for name in numbers)}
-    partly = (
-        sa.func.bool_or((kept.c[f"{name}_n"] > 0) & (kept.c[f"{name}_n"] < kept.c.clean)).label(f"{name}_partly")
-        for name in numbers
-    )
+    told_by_boots = {f"{name}_boots" for name in numbers}
     wanted = sa.select(
         *key,
         *(column for column in over_boots(kept, numbers) if column.name not in told_by_boots),
         sa.func.count(sa.distinct(cell)).filter(clean).label("cells"),
         sa.func.count(sa.distinct(kept.c.conditions_id)).filter(clean).label("pools"),
-        *partly,
     )
     return wanted.group_by(*key).order_by(*(column.asc().nulls_first() for column in key))
 
 
 def _boots(
-    kept: sa.Subquery, filters: Filters, by: Sequence[str], numbers: Sequence[str], *, partly: Sequence[str]
+    kept: sa.Subquery,
+    filters: Filters,
+    by: Sequence[str],
+    numbers: Sequence[str],
+    *,
+    partly: Sequence[str],
+    only: Sequence[int],
 ) -> sa.Select[Any]:
-    """Return when the clean windows of each key started, and of how many boots those with each number are."""
-    each = _each(filters, partly)
+    """Return the counts from every clean window of some configs."""
+    each = _each(filters, partly, only)
     same = ("config_id", "concurrency", "temperature", "conditions_id")
     simulated = boxes.c.simulated | boots.c.simulated
     joined = (
@@ -219,27 +285,20 @@ def _boots(
     )
     key = [kept.c[keys.label(place)] for place in range(len(by))]
     seen = (each.c[f"{name}_seen"] if name in partly else kept.c[f"{name}_n"] > 0 for name in numbers)
-    times = sa.func.min(each.c.first).label("first"), sa.func.max(each.c.last).label("last")
-    wanted = sa.select(
-        *key, *times, *(sa.func.bool_or(one).label(name) for name, one in zip(numbers, seen, strict=True))
-    )
+    wanted = sa.select(*key, *(sa.func.bool_or(one).label(name) for name, one in zip(numbers, seen, strict=True)))
     boot = wanted.select_from(joined).group_by(*key, each.c.boot_id).subquery("boot")
     mine = [boot.c[column.name] for column in key]
-    counted = (sa.func.count().filter(boot.c[name]).label(f"{name}_boots") for name in numbers)
-    times = sa.func.min(boot.c.first).label("first"), sa.func.max(boot.c.last).label("last")
-    return sa.select(*mine, *times, *counted).group_by(*mine)
+    counted = (sa.func.count().filter(boot.c[name]).label(name) for name in numbers)
+    return sa.select(*mine, *counted).group_by(*mine)
 
 
-def _each(filters: Filters, partly: Sequence[str]) -> sa.Subquery:
-    """Return the clean windows by boot, cell and conditions: when they started, and which of some numbers they have."""
+def _each(filters: Filters, partly: Sequence[str], only: Sequence[int]) -> sa.Subquery:
+    """Return the clean windows of some configs by boot, cell and conditions, and which of some numbers they have."""
     place = (windows.c.boot_id, windows.c.conditions_id, cells.c.config_id, cells.c.concurrency, cells.c.temperature)
     wanted = sa.select(
         *place,
-        sa.func.min(windows.c.started_at).label("first"),
-        sa.func.max(windows.c.started_at).label("last"),
         *(sa.func.bool_or(statements.number(name).is_not(None)).label(f"{name}_seen") for name in partly),
     ).join(cells, cells.c.id == windows.c.cell_id)
-    if filters.where:
-        wanted = wanted.where(cells.c.config_id.in_(sa.select(configs.c.id).where(*of_config(filters))))
+    wanted = wanted.where(cells.c.config_id.in_(only))
     wanted = wanted.where(windows.c.clean, cells.c.kind == filters.kind, *of_cell(filters))
     return wanted.group_by(*place).subquery("each")

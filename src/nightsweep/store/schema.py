@@ -23,9 +23,10 @@ from nightsweep.store.schema_nights import production_intents as production_inte
 from nightsweep.store.schema_nights import schedules as schedules
 from nightsweep.store.schema_reused import reused_prefills as reused_prefills
 from nightsweep.store.schema_reused import reused_windows as reused_windows
+from nightsweep.store.schema_summaries import boot_summaries as boot_summaries
 from nightsweep.store.schema_summaries import cell_summaries as cell_summaries
 
-HEAD = "0012"
+HEAD = "0013"
 """The newest migration: what `migrate` brings a database to."""
 
 LIVE_STATES = ("starting", "ready")

@@ -1,13 +1,13 @@
-"""The sums by cell and conditions. The database keeps them itself, by a trigger, as windows are stored (migration 0010)."""
+"""The sums by cell and conditions. The database keeps them itself, by triggers, as windows are stored (migrations 0010, 0013)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
-from nightsweep.store.columns import column, maybe, metadata, to, words
+from nightsweep.store.columns import column, maybe, metadata, time, to, words
 
 NUMBERS = (
     "decode_rate",
@@ -51,7 +51,17 @@ cell_summaries = sa.Table(
     words("not_applied"),
     words("notes"),
     *_numbers(),
+    time("first_at"),
+    time("last_at"),
     sa.PrimaryKeyConstraint(
         "config_id", "kind", "concurrency", "temperature", "conditions_id", "box", "simulated", name="pk_cell_summaries"
     ),
+)
+
+boot_summaries = sa.Table(
+    "boot_summaries",
+    metadata,
+    sa.Column("boot_id", sa.BigInteger, sa.ForeignKey("boots.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("kind", sa.Text, primary_key=True),
+    column("places", ARRAY(sa.Text)),  # conditions:concurrency:temperature of its clean windows, each once, in order
 )
