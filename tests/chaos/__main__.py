@@ -77,6 +77,7 @@ def _run(form: str, *, kills: int, seed: int, keep: Path | None) -> int:
             game.problems.append(f"{type(error).__name__}: {error}")
         if keep is not None:
             _keep_events(there, keep)
+        troubles = _troubles(there)
         lines = _verdict(there, game)
         print(
             *lines,
@@ -85,6 +86,7 @@ def _run(form: str, *, kills: int, seed: int, keep: Path | None) -> int:
         )
         problems = tuple(dict.fromkeys(game.problems))
         print(*(f"VIOLATION: {problem}" for problem in problems), sep="\n", end="\n" if problems else "")
+        print(*troubles if problems else (), sep="\n", end="\n" if problems else "")
         print("FAILED" if problems else "no violation", flush=True)
         return 1 if problems else 0
 
@@ -118,6 +120,17 @@ def _keep_events(there: World, keep: Path) -> None:
     with contextlib.suppress(DatabaseAway), open(keep / "events.txt", "w") as file:
         for at, *words in there.evidence.events():
             print(f"{at:%H:%M:%S.%f}", *words, file=file)
+
+
+def _troubles(there: World) -> tuple[str, ...]:
+    """What the service itself wrote down of all that went wrong: what a violation is explained by."""
+    with contextlib.suppress(DatabaseAway):
+        return tuple(
+            f"{at:%H:%M:%S} {level} {' '.join(map(str, words))}"[:400]
+            for at, level, *words in there.evidence.events()
+            if level != "info"
+        )
+    return ("the database is away: what went wrong is not known",)
 
 
 def _open_runs(there: World) -> str:
