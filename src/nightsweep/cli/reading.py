@@ -168,14 +168,14 @@ def _hint(wanted: str, sweeps: Sequence[SweepRow]) -> str:
 def _wired() -> Access:
     import time
 
-    from nightsweep import wiring
+    from nightsweep import doctoring, wiring
 
     return Access(
         queries=lambda: wiring.open_queries(wiring.settings()),
         now=lambda: datetime.now(UTC),
         sleep=time.sleep,
-        doctor=lambda: wiring.doctor_sources(wiring.settings()),
-        spool=lambda: wiring.spool_facts(wiring.settings()),
+        doctor=lambda: doctoring.doctor_sources(wiring.settings()),
+        spool=lambda: doctoring.spool_facts(wiring.settings()),
         schedules=lambda: wiring.scheduled(wiring.settings()),
         dead=wiring.is_dead,
     )
