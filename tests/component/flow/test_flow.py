@@ -57,7 +57,9 @@ def test_a_sweep_is_seen_in_prefect_by_readable_names_and_our_tables_hold_the_tr
     wanted = {f"boot {config} #1": "COMPLETED" for config in ("plain", "mtp")} | {"boot bad #1": "FAILED"}
     wanted |= {f"{config} c={n} T=0.70 #1": "COMPLETED" for config in ("plain", "mtp") for n in (1, 2)}
     tasks = tasks_of(service, run, at_least=len(wanted))
-    if tasks != wanted:  # its recorder was seen to lose one in some twenty runs: then another run must have all
+    if (
+        tasks != wanted
+    ):  # its recorder was seen to lose one, or a first run's all, in some twenty runs: then another run must have all
         print(f"not as wanted: {sorted(tasks.items())}")
         again = service.start(a_file(bad, PLAIN, MTP, name="seen-again"), name="seen-again")
         service.ended(again)
@@ -69,7 +71,7 @@ def test_a_sweep_is_seen_in_prefect_by_readable_names_and_our_tables_hold_the_tr
     sweep = service.queries.sweep_of("seen")
     assert (sweep.state, sweep.repeats_clean, sweep.prefect_run) == ("done", 4, run.id)
     assert all(not row.flags for row in windows_of(service, "seen"))
-    assert len(list((service.home / "summaries").glob("*-seen-*.html"))) == 1
+    assert len(list((service.home / "summaries").glob("*-seen-[0-9]*.html"))) == 1
 
 
 def test_prefects_cancel_ends_the_engine_and_the_next_run_goes_on(service: Served) -> None:
