@@ -13,8 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
-from decimal import Decimal
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from nightsweep.analysis import asking, documents, grouping, records, whole_runs, wholes
@@ -60,8 +59,8 @@ class Asked(TypedDict, total=False):
     concurrency: int | Iterable[int]
     temperature: float | Iterable[float]
     image: str
-    since: str | datetime
-    before: str | datetime
+    since: str | date
+    before: str | date
     imported: bool
 
 
@@ -99,10 +98,21 @@ class Notebook:
         found = self._queries.cells(replace(self._filters(asked), kind=WHOLE_RUN))
         return _frame(map(whole_runs.whole_run_document, found), fields=whole_runs.WHOLE_RUN_FIELDS)
 
-    def groups(self, by: Sequence[str], **asked: Unpack[Asked]) -> DataFrame:
-        """Return windows pooled by keys (method, box, image, any key of the config); each row says what it pools."""
-        found = self._queries.groups(self._filters(asked), tuple(by))
-        return _frame(map(grouping.group_document, found), fields=grouping.group_fields(by))
+    def groups(self, by: str | Sequence[str], **asked: Unpack[Asked]) -> DataFrame:
+        """Return windows pooled by keys (method, box, image, any key of the config); each row says what it pools.
+
+        Args:
+            by: Keys, or a text of them with commas between, as for `cells --group-by`.
+
+        Raises:
+            BadFilter: It names no key, or one that no config of these windows has.
+        """
+        keys = _keys(by)
+        found = self._queries.groups(self._filters(asked), keys)
+        absent = grouping.key_of_nobody(found, keys)
+        if absent is not None:
+            raise BadFilter(what="by", reason=absent)
+        return _frame(map(grouping.group_document, found), fields=grouping.group_fields(keys))
 
     def windows(self, *, flagged: bool = False, **asked: Unpack[Asked]) -> DataFrame:
         """Return a row for each decode window; with `flagged`, those that enter no mean too."""
@@ -176,15 +186,15 @@ class Notebook:
         sweep = asked.get("sweep")
         return Filters(
             sweep=None if sweep is None else self._queries.sweep_of(str(sweep)).sweep_id,
-            box=asked.get("box"),
-            config=asked.get("config"),
+            box=_text(asked.get("box"), "box"),
+            config=_text(asked.get("config"), "config"),
             where=tuple(_read(asking.parse_where, words, "where") for words in _several(asked.get("where", ()))),
             concurrency=_numbers(asked.get("concurrency", ()), asking.parse_concurrency, "concurrency"),
             temperature=_numbers(asked.get("temperature", ()), asking.parse_temperature, "temperature"),
-            image=asked.get("image"),
+            image=_text(asked.get("image"), "image"),
             since=_moment(asked.get("since"), "since"),
             before=_moment(asked.get("before"), "before"),
-            imported=asked.get("imported"),
+            imported=_yes_or_no(asked.get("imported"), "imported"),
             with_flagged="yes",
         )
 
@@ -217,23 +227,51 @@ def _window(row: WindowRow) -> documents.Document:
 
 
 def _several(value: Any) -> tuple[Any, ...]:
-    return (value,) if isinstance(value, str | int | float | Decimal) else tuple(value)
+    if value is None:
+        return ()
+    return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
+
+
+def _keys(by: Any) -> tuple[str, ...]:
+    words = by.split(",") if isinstance(by, str) else _several(by)
+    keys = tuple(dict.fromkeys(word.strip() if isinstance(word, str) else word for word in words))
+    if not keys or not all(keys) or not all(isinstance(key, str) for key in keys):
+        raise BadFilter(
+            what="by", reason=f"{by!r} names no keys: write ['method', 'concurrency'] or 'method,concurrency'"
+        )
+    return keys
+
+
+def _text(value: Any, name: str) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    raise BadFilter(what=name, reason=f"{value!r} is no text: it is one name or pattern, such as 'mtp*'")
+
+
+def _yes_or_no(value: Any, name: str) -> bool | None:
+    if value is None or isinstance(value, bool):
+        return value
+    raise BadFilter(what=name, reason=f"{value!r} is neither True nor False, nor None for both")
 
 
 def _numbers(value: Any, parse: Any, name: str) -> tuple[Any, ...]:
     return tuple(number for one in _several(value) for number in _read(parse, str(one), name))
 
 
-def _moment(value: str | datetime | None, name: str) -> datetime | None:
+def _moment(value: str | date | None, name: str) -> datetime | None:
     if value is None:
         return None
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC)
     if isinstance(value, datetime):
         return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
     at: datetime = _read(lambda words: asking.parse_since(words, now=datetime.now(UTC)), value, name)
     return at
 
 
-def _read(parse: Any, words: str, name: str) -> Any:
+def _read(parse: Any, words: Any, name: str) -> Any:
+    if not isinstance(words, str):
+        raise BadFilter(what=name, reason=f"{words!r} is no text")
     try:
         return parse(words)
     except ValueError as error:

@@ -27,6 +27,9 @@ def parse_where(words: str) -> tuple[str, str, Any]:
     key, operator, raw = found.groups()
     operator = "=" if operator == "==" else operator
     value = typed(raw)
+    if operator == "=" and raw[:1] in ("<", ">", "="):
+        meant = f"{raw[0]}=" if raw[0] in "<>" else "="
+        raise ValueError(f"{words!r} has no comparison that there is: write {meant}, or the value in quotes")
     if raw == "":
         raise ValueError(f"{words!r} has no value after {operator}")
     if operator in (">=", "<=", ">", "<") and (isinstance(value, bool) or not isinstance(value, int | float)):

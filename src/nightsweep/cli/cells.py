@@ -145,6 +145,8 @@ def _show_cells(
         render.print_json(document)
     else:
         _print(cells, alone, runs, left_out, prefills, title=title, described=filters.described(ctx))
+        if not cells and not alone and not runs:
+            render.write([render.Line(line, style="note") for line in _keys_of_nobody(queries, wanted)])
         if beside:
             from nightsweep.analysis.pooled_shown import pooled_cells_table
 
@@ -183,6 +185,13 @@ def _print(
     if flagged:
         render.write([render.Line("")])
         render.show(listings.prefill_rows_table(flagged, title="Flagged prefills"))
+
+
+def _keys_of_nobody(queries: Queries, wanted: Filters) -> list[str]:
+    """Return a line for each key of the conditions that no config at all has: most likely it is mistyped."""
+    asked = dict.fromkeys(key for key, _, value in wanted.where if value is not None)
+    absent = [key for key in asked if not queries.configs(Filters(where=((key, "!=", None),)))]
+    return [f"no config has the key {key!r}: `nightsweep configs --json` shows which keys there are" for key in absent]
 
 
 def _left_out(queries: Queries, wanted: Filters) -> list[Any]:

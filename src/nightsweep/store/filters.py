@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 
 from nightsweep.analysis.values import Filters
-from nightsweep.errors import PlanError
+from nightsweep.errors import BadFilter, PlanError
 from nightsweep.store.schema import boots, boxes, cells, conditions, configs, images, sweep_configs, sweeps
 
 Clause = sa.ColumnElement[bool]
@@ -111,15 +111,25 @@ def _regex(pattern: str) -> str:
     out, at = "", 0
     while at < len(pattern):
         char = pattern[at]
-        closed = pattern.find("]", at + 2) if char == "[" else -1
+        closed = pattern.find("]", at + 2 + pattern.startswith("!", at + 1)) if char == "[" else -1
         if closed > 0:
-            inside = pattern[at + 1 : closed].replace("\\", "\\\\").replace("[", "\\[")
-            out += "[" + ("^" + inside[1:] if inside.startswith("!") else inside) + "]"
+            out += _one_of(pattern[at + 1 : closed], pattern)
             at = closed
         else:
             out += {"*": ".*", "?": "."}.get(char) or (char if char.isalnum() else "\\" + char)
         at += 1
     return f"^(?:{out})$"
+
+
+def _one_of(inside: str, pattern: str) -> str:
+    """Return a bracket of the pattern as one of the regular expression (raises BadFilter for a range that runs backwards)."""
+    members = inside.removeprefix("!")
+    for first, last in re.findall("(?s)(.)-(.)", members):
+        if first > last:
+            reason = f"the range {first}-{last} in the pattern {pattern!r} runs backwards: write {last}-{first}"
+            raise BadFilter(what="filter", reason=reason)
+    escaped = "".join("\\" + char if char in "\\[^" else char for char in members)
+    return f"[{'^' if inside != members else ''}{escaped}]"
 
 
 def where(key: str, comparison: str, value: Any) -> Clause:
@@ -158,7 +168,7 @@ def _equal(path: list[str], value: Any) -> Clause:
     if value is None:
         return _text(path).is_(None)
     if isinstance(value, str):
-        return sa.or_(_text(path) == value, configs.c.doc[tuple(path)].contains(sa.cast([value], JSONB)))
+        return sa.or_(_text(path) == value, at_path(path).contains(sa.cast([value], JSONB)))
     if path[0] == "env":
         return sa.func.lower(_text(path)) == str(value).lower()
     for name in reversed(path):
@@ -168,7 +178,7 @@ def _equal(path: list[str], value: Any) -> Clause:
 
 def _ordered(path: list[str], compare: Comparison, value: Any) -> Clause:
     number = _number(value)
-    kind = sa.func.jsonb_typeof(configs.c.doc[tuple(path)])
+    kind = sa.func.jsonb_typeof(at_path(path))
     text = _text(path)
     if number is None:
         return sa.case((kind == "string", compare(text, str(value))), else_=sa.false())
@@ -188,5 +198,16 @@ def _number(value: Any) -> float | None:
 
 
 def _text(path: list[str]) -> sa.ColumnElement[str]:
-    text: sa.ColumnElement[str] = configs.c.doc[tuple(path)].astext
+    text: sa.ColumnElement[str] = at_path(path).astext
     return text
+
+
+def at_path(path: Sequence[str]) -> Any:
+    """Return what stands at a path of the config document; every part is a key's own text, whatever characters it has."""
+    return configs.c.doc[tuple(_as_member(part) for part in path)]
+
+
+def _as_member(part: str) -> str:
+    """Return a text as a member of PostgreSQL's array literal, which is how a path is sent."""
+    escaped = part.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

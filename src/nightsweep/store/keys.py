@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nightsweep.plan.words import MEASURED
-from nightsweep.store.filters import path_of
+from nightsweep.store.filters import at_path, path_of
 from nightsweep.store.schema import (
     boots,
     boxes,
@@ -69,4 +69,4 @@ def value_of(value: Any) -> Any:
 
 
 def _column(key: str) -> sa.ColumnElement[Any]:
-    return NAMED[key] if key in NAMED else configs.c.doc[tuple(path_of(key))]
+    return NAMED[key] if key in NAMED else at_path(path_of(key))

@@ -21,7 +21,7 @@ from nightsweep.analysis.values import (
     SweepRow,
     WindowRow,
 )
-from nightsweep.errors import NotFound, StoreUnavailable
+from nightsweep.errors import BadFilter, NotFound, StoreUnavailable
 from nightsweep.plan.words import IMPORT_WROTE
 from nightsweep.store import browse, cell_sums, group_sums, rows, statements
 from nightsweep.store.schema import (
@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 class Queries:
-    """Reads what is stored. Every call is one short transaction; errors are StoreUnavailable and NotFound."""
+    """Reads what is stored. Every call is one short transaction; errors are StoreUnavailable, BadFilter and NotFound."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -63,6 +63,8 @@ class Queries:
                 return work(connection)
         except AWAY as error:
             raise StoreUnavailable(reason=first_line(error)) from error
+        except sa.exc.DataError as error:  # all that a read is given is what somebody asks for
+            raise BadFilter(what="filter", reason=f"the database cannot look for it: {first_line(error)}") from error
 
     def _all(self, statement: sa.Select[Any], make: Callable[[Any], T]) -> list[T]:
         return self._read(lambda connection: [make(row) for row in connection.execute(statement)])

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +175,31 @@ def test_a_key_that_no_config_has_is_a_mistake_and_not_one_group_of_everything(n
     assert call(cells, "--group-by", "image,model_revision").exit_code == 0
 
 
+@pytest.mark.parametrize("key", ["a{b", 'a"b', "a\\b", "args.}", "null", "args."])
+def test_any_character_may_stand_in_a_key(night: Night, call: Any, key: str) -> None:
+    for sweep in ((), ("--sweep", "night")):
+        wrong = call(cells, "--group-by", key, *sweep)
+        assert (wrong.exit_code, f"no config of these cells has the key {key!r}" in wrong.stderr) == (2, True)
+
+
+def test_where_says_that_no_config_has_the_key(night: Night, call: Any) -> None:
+    said = call(cells, "--where", "nope=x").stdout
+    assert "no config has the key 'nope': `nightsweep configs --json` shows which keys there are" in said
+    assert "has the key" not in call(cells, "--where", "num_speculative_tokens=77").stdout
+    assert call(cells, "--where", "args.=x").exit_code == 0
+
+
+@pytest.mark.parametrize("pattern", ["[!]*", "[!]]*", "[^x]*", "[[:z:]", "[]-a]*", "mtp[.-]*", "*[\\-a]"])
+def test_any_pattern_is_looked_for(night: Night, call: Any, pattern: str) -> None:
+    for option in ("--config", "--box", "--image"):
+        assert call(cells, option, pattern).exception is None
+
+
+def test_what_the_database_cannot_look_for_is_a_filter_that_cannot_be_meant(night: Night, call: Any) -> None:
+    for words in (("--config", "m[z-a]p"), ("--box", "a\0"), ("--image", "a\0*"), ("--group-by", "a\0")):
+        assert isinstance(call(cells, *words).exception, BadFilter), words
+
+
 def test_a_window_is_shown_with_its_raw_data_and_derived_again(night: Night, call: Any, engine: sa.Engine) -> None:
     (cell,) = _json(call(cells, "--concurrency", "4", "--json"))["cells"]
     assert (cell["decode_rate_tokens_per_second"], cell["windows_flagged"]) == (None, 1)
@@ -258,14 +283,30 @@ def test_notebooks_get_frames_by_the_same_filters(night: Night, database_url: st
         assert ns.windows(concurrency=4, flagged=True)["decode_rate_tokens_per_second"].tolist() == [32.0]
         assert len(ns.boots()) == BOOTS + 1
         assert ns.groups(["method"])["decode_rate_tokens_per_second_n"].sum() == 21
+        assert ns.groups("method, concurrency").columns.tolist()[:2] == ["method", "concurrency"]
         assert ns.sweeps()["name"].tolist() == ["night"]
         assert len(ns.configs()) == 2
         assert len(ns.requests(1)) == 1
         assert ns.prefills().empty
         assert ns.events(limit=3).columns.tolist()[0] == "at"
-        for wrong in ({"where": "k>=deep"}, {"since": "yesterday"}, {"concurrency": 0}, {"colour": "red"}):
+        assert len(ns.cells(since=date(2020, 1, 1), where=None, concurrency=None)) == len(ns.cells())  # type: ignore[arg-type]
+        for wrong in (
+            {"where": "k>=deep"},
+            {"since": "yesterday"},
+            {"concurrency": 0},
+            {"colour": "red"},
+            {"config": ["mtp*"]},
+            {"box": 5},
+            {"image": b"a"},
+            {"where": 5},
+            {"since": 5},
+            {"imported": "yes"},
+        ):
             with pytest.raises(BadFilter):
                 ns.cells(**wrong)  # type: ignore[arg-type]
+        for by in ("", [], ["method", ""], [1], 5, "tempratur"):
+            with pytest.raises(BadFilter):
+                ns.groups(by)  # type: ignore[arg-type]
 
 
 def test_what_needs_the_extra_says_so(night: Night, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
