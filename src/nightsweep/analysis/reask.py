@@ -13,7 +13,7 @@ from typing import Any
 
 from nightsweep.analysis.import_file import HEAD, NO_IMAGE, OWED
 from nightsweep.analysis.premises import CONFIG, PRODUCTION, Change, Decision, Now
-from nightsweep.errors import NothingToDecide
+from nightsweep.errors import InvalidPlan, NothingToDecide
 from nightsweep.plan import yamltree
 from nightsweep.plan.expand import base_of
 from nightsweep.plan.model import EngineConfig, EngineSpec, SecretRef, SweepPlan
@@ -23,6 +23,7 @@ from nightsweep.plan.words import UNKNOWN_TEMPERATURE
 
 OF_THE_IMAGE = ("engine_version", "image_digest", CONFIG + "image")
 _KEPT = ("box", "production", "engine", "probe")
+_SET = ("speculative.", "args.")
 _PROBE_DROPPED = ("prefill", "single_batch")
 
 
@@ -49,12 +50,15 @@ def reask(decision: Decision, found: Sequence[Change], now: Now, *, plan: SweepP
 
     Raises:
         NothingToDecide: A config of the decision is not in that file any more.
-        InvalidPlan: What was written cannot be read: that needs a hand.
+            Or nothing that changed can be asked in it, or what was written would be refused: that needs a hand.
     """
     raw = yamltree.read(file_text).value
     engine = dict(raw["engine"])
     base = base_of(EngineIn.model_validate(engine)).spec
     overrides = overrides_of(found, now, base)
+    unasked = _unasked(found, overrides, now, base)
+    if unasked and len(unasked) == len(found):
+        raise NothingToDecide(sweep=decision.sweep_name, reason=f"{'; '.join(unasked)}: write the file by hand")
     if overrides.image is not None:
         engine["image"] = overrides.image
     document = {key: raw[key] for key in _KEPT if key in raw}
@@ -67,12 +71,37 @@ def reask(decision: Decision, found: Sequence[Change], now: Now, *, plan: SweepP
     }
     name = f"{decision.sweep_name}-again-{decision.decision_id}"
     body = yamltree.write({"name": name, **document})
-    head = (*_head(decision, found), *_beside(probe), *_owed(file_text))
+    not_asked = (f"NOT ASKED HERE: {one}." for one in unasked)
+    head = (*_head(decision, found), *not_asked, *_beside(probe), *_owed(file_text))
     text = "".join(f"# {_one_line(line)}\n" for line in head) + body
-    again = load(text, source=f"{name}.yaml")
+    again = _loaded(text, decision, source=f"{name}.yaml")
     if overrides.image is None:
         _check_as_it_was(decision, again)
     return text
+
+
+def _loaded(text: str, decision: Decision, *, source: str) -> SweepPlan:
+    """Return the plan that was written (raises NothingToDecide with its mistakes: nobody has the file that they are in)."""
+    try:
+        return load(text, source=source)
+    except InvalidPlan as error:
+        problems = error.facts["problems"]
+        said = "; ".join(str(problem).removeprefix(f"{source}:") for problem in problems)
+        why = f"no sweep file can ask it under what changed: {said}; write one by hand"
+        raise NothingToDecide(sweep=decision.sweep_name, reason=why) from error
+
+
+def _unasked(found: Sequence[Change], overrides: Overrides, now: Now, base: EngineSpec) -> list[str]:
+    """Return the changes that the file cannot set and that do not hold on the box by themselves, with why."""
+    said = []
+    for change in found:
+        key = change.name.removeprefix(CONFIG).removeprefix(PRODUCTION)
+        if key == "image" or (change.name in OF_THE_IMAGE and now.image is not None):
+            if base.host != "docker":
+                said.append(f"{change.words}, and its sweep starts a process (`host: process`), which has no image")
+        elif key != change.name and not key.startswith(_SET):
+            said.append(f"{change.words}, which is no setting that its configs can take over")
+    return said
 
 
 def _owed(file_text: str) -> list[str]:
@@ -114,9 +143,10 @@ def overrides_of(found: Sequence[Change], now: Now, base: EngineSpec) -> Overrid
     speculative: dict[str, Any] = {}
     args: dict[str, Any] = {}
     image = None
+    in_container = base.host == "docker"
     for change in found:
         key = change.name.removeprefix(CONFIG).removeprefix(PRODUCTION)
-        if change.name in OF_THE_IMAGE and now.image not in (None, base.image):
+        if change.name in OF_THE_IMAGE and in_container and now.image not in (None, base.image):
             image = now.image
         elif key == change.name:
             continue
@@ -124,7 +154,7 @@ def overrides_of(found: Sequence[Change], now: Now, base: EngineSpec) -> Overrid
             speculative[key.removeprefix("speculative.")] = change.new
         elif key.startswith("args."):
             args[key.removeprefix("args.")] = change.new
-        elif key == "image" and isinstance(change.new, str):
+        elif key == "image" and in_container and isinstance(change.new, str):
             image = change.new
     return Overrides(speculative, args, image)
 

@@ -22,8 +22,8 @@ FILE = a_file(
 )
 
 
-def asked_again(*found: Change, now: Now = Now(), **facts: Any) -> tuple[str, SweepPlan]:  # noqa: B008
-    plan = load(FILE)
+def asked_again(*found: Change, now: Now = Now(), file: str = FILE, **facts: Any) -> tuple[str, SweepPlan]:  # noqa: B008
+    plan = load(file)
     plain, four, five = plan.configs
     decision: Decision = a_decision(
         chosen=five.fingerprint,
@@ -34,7 +34,7 @@ def asked_again(*found: Change, now: Now = Now(), **facts: Any) -> tuple[str, Sw
         ),
         **facts,
     )
-    text = reask(decision, found, now, plan=plan, file_text=FILE)
+    text = reask(decision, found, now, plan=plan, file_text=file)
     return text, load(text)
 
 
@@ -69,6 +69,38 @@ def test_a_new_engine_version_is_asked_with_the_newest_boots_image() -> None:
     version = Change("engine_version", "0.28.0", "0.29.0", "boot 9")
     _, plan = asked_again(version, now=Now(image="vllm/vllm-openai:v0.29.0"))
     assert {config.engine.image for config in plan.configs} == {"vllm/vllm-openai:v0.29.0"}
+
+
+PROCESS = a_file(("  host: docker\n  image: vllm/vllm-openai:v0.28.0\n", "  host: process\n"))
+SHIPPED = Change("production.image", "vllm/vllm-openai:v0.28.0", "vllm/vllm-openai:v0.29.0", "container vllm-qwen")
+
+
+def test_an_image_is_no_setting_of_a_process_and_is_said_not_to_be_asked() -> None:
+    rule = Change("config.speculative.draft_sample_method", None, "probabilistic", "a newer sweep")
+    version = Change("engine_version", "0.28.0", "0.29.0", "boot 9")
+    now = Now(image="vllm/vllm-openai:v0.29.0")
+    for found in ((rule, SHIPPED), (rule, version)):
+        text, plan = asked_again(*found, now=now, file=PROCESS)
+        assert {(config.engine.host, config.engine.image) for config in plan.configs} == {("process", None)}
+        assert f"# NOT ASKED HERE: {found[1].words}, and its sweep starts a process" in text
+        assert [config.name for config in plan.configs][-2:] == ["k=5", "plain"]
+
+
+def test_where_nothing_that_changed_can_be_asked_no_file_is_written() -> None:
+    for file, change in (
+        (PROCESS, SHIPPED),
+        (FILE, Change("production.model", "org/target", "org/other", "container vllm-qwen")),
+        (FILE, Change("production.args.port", None, 8001, "container vllm-qwen")),
+    ):
+        with pytest.raises(NothingToDecide, match="by hand") as raised:
+            asked_again(change, file=file)
+        assert ".yaml" not in str(raised.value)
+
+
+def test_an_image_that_production_ships_is_asked_in_containers() -> None:
+    text, plan = asked_again(SHIPPED)
+    assert {config.engine.image for config in plan.configs} == {"vllm/vllm-openai:v0.29.0"}
+    assert "NOT ASKED" not in text
 
 
 def test_a_setting_that_is_gone_by_now_is_taken_out() -> None:
