@@ -87,11 +87,19 @@ def flagged_table(rows: Sequence[WindowRow], *, title: str) -> Table:
     )
 
 
+def _prefill_said(row: PrefillRow) -> str:
+    """Return the flags with the reason, each once; of a clean one its note."""
+    if not row.flags:
+        return f"note: {row.detail}" if row.detail else ""
+    if row.detail and any(row.detail.startswith(f"{flag}:") for flag in row.flags):
+        return row.detail
+    return ", ".join(row.flags) + (f": {row.detail}" if row.detail else "")
+
+
 def prefill_rows_table(rows: Sequence[PrefillRow], *, title: str) -> Table:
     """Return prefills one by one, in the order given, flagged ones with the reason. Units: tokens / second, milliseconds."""
 
     def row_of(row: PrefillRow) -> Row:
-        reason = f": {row.detail}" if row.detail else ""
         values = (
             str(row.prefill_id),
             str(row.boot_id),
@@ -101,7 +109,7 @@ def prefill_rows_table(rows: Sequence[PrefillRow], *, title: str) -> Table:
             text.moment(row.started),
             text.number(row.rate, digits=0),
             text.number(None if row.ttft is None else row.ttft * 1e3, digits=1),
-            text.printable(f"{', '.join(row.flags)}{reason}" if row.flags else ""),
+            text.printable(_prefill_said(row)),
         )
         return Row(values, mark="flagged" if row.flags else "")
 

@@ -15,6 +15,8 @@ BURST = 3.0
 """Chunks to a network read, in the mean over streams, from which on something collects them on the way."""
 HIDDEN_STEPS = 4
 """A first chunk with the tokens of so many steps was not sent when the first token was there."""
+CHANCE = 0.03
+"""Share of one request's tokens that its first read may hold by chance: a busy client reads late; its rate is off by as much."""
 MOST = 0.5
 """Share of the requests that must show it."""
 
@@ -27,6 +29,10 @@ HELD_BACK = (
     "back; client-side times are not the engine's"
 )
 UNTOLD = "which of the engine's tokens are the probe's cannot be told of streams that are held back on their way"
+ALONE = (
+    "the stream was held back on its way (a buffering proxy, or a machine too busy): its first {count} tokens came in one "
+    "read, so that neither the first token's time nor the time after it is the engine's; measure without what holds it back"
+)
 HIDDEN = "the first chunk holds the tokens of many steps: TTFT is not the engine's"
 
 
@@ -72,6 +78,31 @@ def delivery(
     if hidden is not None:
         return Delivery(f"{HIDDEN} ({hidden} tokens)", ("ttft",), mean)
     return Delivery(chunks_per_read=mean)
+
+
+def held_back_alone(request: RequestTiming, *, num_speculative_tokens: int | None) -> str | None:
+    """Return why the times of one request alone are not the engine's; None when its stream came as it was sent.
+
+    A rate of one request is made of the client's times only, so that one read with more than a few steps' tokens at its start,
+    or with all of its chunks, voids it.
+    """
+    stamps = request.chunk_at
+    if not stamps:
+        return None
+    first = bisect_right(stamps, stamps[0])
+    tokens = first if request.chunk_tokens is None else request.chunk_tokens[first - 1]
+    if first == len(stamps):  # the whole answer
+        tokens = max(tokens, request.completion_tokens or 0)
+    steps = HIDDEN_STEPS * (1 + (num_speculative_tokens or 0))
+    if tokens > max(steps, CHANCE * (request.completion_tokens or 0)) or 1 < len(stamps) == first:
+        return ALONE.format(count=tokens)
+    found = delivery(
+        (request,),
+        opened=request.sent,
+        closed=MonotonicSeconds(stamps[-1]),
+        num_speculative_tokens=num_speculative_tokens,
+    )
+    return found.note or None
 
 
 def _silent(requests: Sequence[RequestTiming], *, opened: float, closed: float) -> int:

@@ -10,11 +10,13 @@ FLAGS = (
     "identity_lost",
     "preempted",
     "cache_hit",
+    "miss_unproven",
     "request_failed",
     "aborted",
     "throttled",
     "disturbed",
     "jit_compilation",
     "blurred",
+    "buffered",
 )
 """Validity flags of a window, in the order that they are told in. Only a window without any enters a mean."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nightsweep.engine.values import Dialect, Unavailable
 from nightsweep.measurement import client_times, rates
+from nightsweep.measurement.buffering import held_back_alone
 from nightsweep.measurement.requests import positions_of
 from nightsweep.measurement.values import DecodeNumbers, RawWindow, Reading, RequestTiming, WindowResult
 from nightsweep.units import MonotonicSeconds, Ratio, Seconds, Tokens, TokensPerSecond
@@ -24,7 +25,7 @@ def derive_single_batch(
     The decode rate is (output tokens - 1) / (E2E - TTFT): the first token belongs to the prefill. Facts beside it:
     `report_rate` (tokens/s: SGLang's own report divides all output tokens by the same time), `prefill_rate` (tokens/s: input /
     TTFT), `ttft_s`, `e2e_s`, `cached_tokens`. Acceptance comes from the engine's counters, or from what it says of this
-    request where it has none.
+    request where it has none. A stream that was held back on its way has no numbers: all are made of the client's times.
 
     Args:
         input_tokens, output_tokens: What was asked for; another count is a failed request.
@@ -34,9 +35,13 @@ def derive_single_batch(
     """
     request = raw.requests[0] if raw.requests else None
     found = _flags(raw, request, input_tokens=input_tokens, output_tokens=output_tokens)
+    held_back = None if request is None else held_back_alone(request, num_speculative_tokens=num_speculative_tokens)
+    if held_back is not None and not found:
+        found = {"buffered": held_back}
     numbers = None
     if (
         request is not None
+        and held_back is None
         and raw.before is not None
         and raw.after is not None
         and not rates.resets(raw.before, raw.after)
@@ -62,7 +67,7 @@ def _flags(
     if failed is not None:
         return {"request_failed": failed}
     foreign = _foreign(raw.before, raw.after, input_tokens=input_tokens, output_tokens=output_tokens)
-    doubts = {"foreign_load": foreign, "cache_hit": _hit(request, raw.before, raw.after)}
+    doubts = {"foreign_load": foreign, **_hit(request, raw.before, raw.after)}
     return next(({flag: why} for flag, why in doubts.items() if why), {})
 
 
@@ -87,12 +92,14 @@ def _foreign(before: Reading, after: Reading, *, input_tokens: Tokens, output_to
     return None
 
 
-def _hit(request: RequestTiming, before: Reading, after: Reading) -> str | None:
+def _hit(request: RequestTiming, before: Reading, after: Reading) -> dict[str, str]:
     told = [request.cached_tokens, rates.delta(before, after, "prefix_cache_hits")]
     known = [count for count in told if count is not None]
     if not known:
-        return "no counter of cache hits and no cached_tokens in the answer: a cold run cannot be shown"
-    return f"{max(known):g} of the prompt's tokens came from the prefix cache" if max(known) > 0 else None
+        return {
+            "miss_unproven": "no counter of cache hits and no cached_tokens in the answer: a cold run cannot be shown"
+        }
+    return {"cache_hit": f"{max(known):g} of the prompt's tokens came from the prefix cache"} if max(known) > 0 else {}
 
 
 def _numbers(

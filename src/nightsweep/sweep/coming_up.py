@@ -42,10 +42,16 @@ class ComingUp:
         if self._up >= self.streams:
             if self._told:
                 self._told = False
-                self.say("ramp", f"{self.what}: all {self.streams} streams are up, after {now - self._begun:.0f} s")
+                which = "the stream is up" if self.streams == 1 else f"all {self.streams} streams are up"
+                self.say("ramp", f"{self.what}: {which}, after {now - self._begun:.0f} s")
         elif now - self._said >= SAID_EVERY:
             self._said, self._told = now, True
-            said = f"{self._up} of {self.streams} streams have had their first token, after {now - self._begun:.0f} s"
+            which = (
+                "the stream has had no token yet"
+                if self.streams == 1
+                else f"{self._up} of {self.streams} streams have had their first token"
+            )
+            said = f"{which}, after {now - self._begun:.0f} s"
             self.say("ramp", f"{self.what}: {said}")
 
     def noted_in(self, request: WindowRequest) -> WindowRequest:

@@ -24,7 +24,7 @@ from nightsweep.errors import (
 )
 from nightsweep.measurement.values import WindowResult
 from nightsweep.plan.estimate import prefill_seconds, single_batch_seconds, window_seconds
-from nightsweep.plan.model import CONTROL_ROUND, BootTask, Repeat, SweepPlan
+from nightsweep.plan.model import BootTask, Repeat, SweepPlan
 from nightsweep.plan.remaining import prefill_key, window_key
 from nightsweep.ports import BoxFacts, Progress, Stored
 from nightsweep.sweep.boot import Running, boot_name, booted
@@ -36,14 +36,14 @@ from nightsweep.sweep.launch import check_secrets
 from nightsweep.sweep.lease import Held, held
 from nightsweep.sweep.left import configs_failed, failed_said, left_now, worth_booting
 from nightsweep.sweep.leftovers import stop_leftovers
-from nightsweep.sweep.measure import Measuring, api_key, measure_repeat, warm_up
+from nightsweep.sweep.measure import Measuring, api_key, measure_repeat, warm_up, window_name
 from nightsweep.sweep.night import Night
 from nightsweep.sweep.patience import database_waited_for
 from nightsweep.sweep.prefilling import measure_prefill, prefill_name, prefill_outcome
 from nightsweep.sweep.pulling import have_images, pull_check, tell_given_up
 from nightsweep.sweep.reuse import take_over, withdraw_other
 from nightsweep.sweep.signals import one_interrupt, signals_deferred
-from nightsweep.sweep.single import measure_single_batch
+from nightsweep.sweep.single import measure_single_batch, single_batch_name
 from nightsweep.sweep.steady import tell_steps
 from nightsweep.sweep.tools import DropWanted, Limits, Outcome, Steps, StopWanted, Tools
 
@@ -332,10 +332,8 @@ def _cell(run: _Run, running: Running, repeats: Iterable[Repeat], stored: Stored
     work = run.measuring()
     for repeat in repeats:
         run.check(window_seconds(run.plan.probe), what="window")
-        cell = repeat.cell
         _, attempts = stored.windows.get(window_key(repeat), (False, 0))
-        number = f"control #{repeat.index - CONTROL_ROUND + 1}" if repeat.control else f"#{repeat.index + 1}"
-        what = f"c={cell.concurrency} T={cell.temperature} {number}"
+        what = window_name(repeat)
         with _drops_told(run, running, what):
             result = measure_repeat(work, running, repeat, attempts=attempts)
         run.done += result.clean
@@ -348,9 +346,9 @@ def _single_batches(run: _Run, running: Running, repeats: Iterable[Repeat], stor
     for repeat in repeats:
         run.check(single_batch_seconds(spec), what="single-batch run")
         _, attempts = stored.single_batches.get(window_key(repeat), (False, 0))
-        with _drops_told(run, running, f"single batch #{repeat.index + 1}"):
+        with _drops_told(run, running, single_batch_name(repeat)):
             result = measure_single_batch(work, running, repeat, spec, attempts=attempts)
-        run.say("single_batch", f"{running.config.name} single batch #{repeat.index + 1}: {_outcome_of(result)}")
+        run.say("single_batch", f"{running.config.name} {single_batch_name(repeat)}: {_outcome_of(result)}")
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from nightsweep.engine.speculative import proposed_drafts
 from nightsweep.errors import EngineExited, HostError, ProbeError, RequestFailed
 from nightsweep.measurement.derive import derive
 from nightsweep.measurement.values import PrefillResult, RawWindow, WindowResult
-from nightsweep.plan.model import Cell, ProbeSpec, Repeat, SweepPlan
+from nightsweep.plan.model import CONTROL_ROUND, Cell, ProbeSpec, Repeat, SweepPlan
 from nightsweep.ports import Lease, Secret, Target, WindowRequest
 from nightsweep.sweep.boot import Running, lives_on
 from nightsweep.sweep.coming_up import ComingUp
@@ -80,7 +80,10 @@ def warm_up(work: Measuring, running: Running) -> None:
             cell = Cell(config=running.config.fingerprint, concurrency=max(spec.concurrency), temperature=temperature)
             request = replace(request_of(work, cell, first_prompt=0), window=spec.warmup)
             what = f"{running.config.name} warm-up, T={temperature}"
-            work.say("warmup", f"{what}: {cell.concurrency} streams, up to {spec.warmup:g} s")
+            work.say(
+                "warmup",
+                f"{what}: {cell.concurrency} {'stream' if cell.concurrency == 1 else 'streams'}, up to {spec.warmup:g} s",
+            )
             streams = coming_up(work, what, cell.concurrency)
             work.tools.probe.warm_up(_through(work, running), streams.noted_in(request), alive=streams.beside(alive))
     except ProbeError as error:
@@ -150,10 +153,16 @@ def measure_repeat(work: Measuring, running: Running, repeat: Repeat, *, attempt
         conditions = conditions_of(
             work.plan, running, box_fingerprint=work.box_fingerprint, software=work.tools.software
         )
-        kept(work, running, repeat, result, attempt=attempt, conditions=conditions)
+        kept(work, running, repeat, result, what=window_name(repeat), attempt=attempt, conditions=conditions)
         return result
 
     return until_clean(work, running, attempts=attempts, once=once)
+
+
+def window_name(repeat: Repeat) -> str:
+    """Return which window of a config it is, for people: counted from 1."""
+    number = f"control #{repeat.index - CONTROL_ROUND + 1}" if repeat.control else f"#{repeat.index + 1}"
+    return f"c={repeat.cell.concurrency} T={repeat.cell.temperature} {number}"
 
 
 def _measured(work: Measuring, running: Running, repeat: Repeat) -> WindowResult:
@@ -258,10 +267,11 @@ def kept(
     repeat: Repeat,
     result: WindowResult,
     *,
+    what: str,
     attempt: int,
     conditions: Mapping[str, Any],
 ) -> None:
-    """Keep a window, and say what is to be said of it."""
+    """Keep a window, and say what is to be said of it by the name `what`, which progress lines give it, too."""
     tools = work.tools
     tools.store.add_window(
         work.lease,
@@ -272,8 +282,7 @@ def kept(
         conditions=conditions,
         at=tools.clock.now(),
     )
-    cell = repeat.cell
-    told = Told(work, running, f"{running.config.name} c={cell.concurrency} T={cell.temperature} repeat {repeat.index}")
+    told = Told(work, running, f"{running.config.name} {what}")
     for note in result.notes:
         told.keep("window_note", note)
     if result.flags:

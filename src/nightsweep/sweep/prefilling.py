@@ -38,9 +38,11 @@ def measure_prefill(work: Measuring, running: Running, repeat: PrefillRepeat, *,
             conditions=conditions_of(work.plan, running, box_fingerprint=work.box_fingerprint, software=tools.software),
             at=tools.clock.now(),
         )
+        told = Told(work, running, f"{running.config.name} {prefill_name(repeat)}")
         if result.flags:
-            named = f"{running.config.name} {prefill_name(repeat)}"
-            Told(work, running, named).keep("prefill_flagged", f"{', '.join(result.flags)}: {result.detail or ''}")
+            told.keep("prefill_flagged", _why(result))
+        elif result.detail:
+            told.keep("prefill_note", result.detail)
         return result
 
     return until_clean(work, running, attempts=attempts, once=once)
@@ -48,14 +50,20 @@ def measure_prefill(work: Measuring, running: Running, repeat: PrefillRepeat, *,
 
 def prefill_name(repeat: PrefillRepeat) -> str:
     """Return what is measured, for people."""
-    load = f" under {repeat.under_load} streams" if repeat.under_load else ""
+    load = f" under {repeat.under_load} stream{'s' * (repeat.under_load > 1)}" if repeat.under_load else ""
     return f"prefill of {repeat.tokens:,} tokens{load} #{repeat.index + 1}"
 
 
 def prefill_outcome(result: PrefillResult) -> str:
     """Return what came of it, for people."""
     rate = "no number" if result.rate is None else f"{result.rate:,.0f} prompt tokens/s"
-    return f"{rate} [{', '.join(result.flags)}: {result.detail}]" if result.flags else rate
+    said = _why(result) if result.flags else result.detail
+    return f"{rate} [{said}]" if said else rate
+
+
+def _why(result: PrefillResult) -> str:
+    """Return every flag with its reason; the detail of several flags names them itself."""
+    return result.detail or "" if len(result.flags) > 1 else f"{result.flags[0]}: {result.detail or ''}"
 
 
 def _salt(work: Measuring, running: Running, repeat: PrefillRepeat, *, attempt: int) -> str:

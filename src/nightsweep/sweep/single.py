@@ -36,10 +36,15 @@ def measure_single_batch(
         conditions = single_batch_conditions(
             work.plan, running, spec, box_fingerprint=work.box_fingerprint, software=work.tools.software
         )
-        kept(work, running, repeat, result, attempt=attempt, conditions=conditions)
+        kept(work, running, repeat, result, what=single_batch_name(repeat), attempt=attempt, conditions=conditions)
         return result
 
     return until_clean(work, running, attempts=attempts, once=once)
+
+
+def single_batch_name(repeat: Repeat) -> str:
+    """Return which run of a config it is, for people: counted from 1."""
+    return f"single batch #{repeat.index + 1}"
 
 
 def _measured(work: Measuring, running: Running, spec: SingleBatchSpec, *, salt: str) -> WindowResult:

@@ -70,7 +70,7 @@ def test_sglangs_own_words_of_the_request_give_acceptance_and_positions() -> Non
     ("raw", "flag", "said"),
     [
         (a_single_batch(cached=32), "cache_hit", "32 of the prompt's tokens"),
-        (a_single_batch(cached=None), "cache_hit", "a cold run cannot be shown"),
+        (a_single_batch(cached=None), "miss_unproven", "a cold run cannot be shown"),
         (with_request(a_single_batch(), error="no end after 600 s"), "request_failed", "no end after 600 s"),
         (
             with_request(a_single_batch(), completion_tokens=Tokens(200)),
@@ -111,3 +111,44 @@ def test_a_clock_that_did_not_move_gives_no_rate() -> None:
     raw = a_single_batch()
     result = derived(with_request(raw, ended=MonotonicSeconds(float(raw.requests[0].first_token or 0.0))))
     assert (result.flags, result.numbers) == (("request_failed",), None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "tokens"),
+    [
+        ({"chunk_at": (100.593,) * 256, "chunk_tokens": tuple(range(1, 257)), "ended": 100.5932}, 256),
+        ({"chunk_at": (100.593,) * 256, "chunk_tokens": None, "ended": 100.5932}, 256),
+        ({"chunk_at": (100.593,), "chunk_tokens": (256,), "ended": 100.5932}, 256),
+        # half of it collected, the rest as it is made
+        ({"chunk_at": (101.0,) * 128 + tuple(101.0 + 0.01 * i for i in range(128)), "ended": 102.3}, 129),
+    ],
+)
+def test_a_stream_that_was_held_back_has_no_numbers(fields: dict[str, Any], tokens: int) -> None:
+    raw = with_request(a_single_batch(), **{"chunk_tokens": None, **fields, "first_token": fields["chunk_at"][0]})
+    result = derived(raw, k=None)
+    assert (result.flags, result.numbers) == (("buffered",), None)
+    assert f"first {tokens} tokens came in one read" in result.flag_details["buffered"]
+
+
+def test_a_whole_answer_in_one_read_is_held_back_however_short() -> None:
+    raw = with_request(
+        a_single_batch(tokens=2), chunk_at=(100.593,) * 2, ended=100.5932, first_token=MonotonicSeconds(100.593)
+    )
+    result = derive_single_batch(
+        raw, dialect=VLLM, input_tokens=Tokens(1024), output_tokens=Tokens(2), num_speculative_tokens=3
+    )
+    assert (result.flags, result.numbers) == (("buffered",), None)
+
+
+def test_chunks_collected_a_few_at_a_time_void_it_too() -> None:
+    stamps = tuple(100.2 + 0.05 * (i // 4) for i in range(256))
+    raw = with_request(a_single_batch(), chunk_at=stamps, chunk_tokens=tuple(range(1, 257)), first_token=stamps[0])
+    result = derived(raw, k=None)
+    assert (result.flags, result.numbers) == (("buffered",), None)
+    assert "4 chunks to a network read" in result.flag_details["buffered"]
+
+
+def test_a_first_read_that_was_late_by_a_few_steps_is_chance() -> None:
+    stamps = (100.2,) * 6 + tuple(100.2 + 0.007 * i for i in range(250))
+    raw = with_request(a_single_batch(), chunk_at=stamps, chunk_tokens=tuple(range(1, 257)), first_token=stamps[0])
+    assert derived(raw, k=None).clean

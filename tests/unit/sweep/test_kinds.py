@@ -101,6 +101,22 @@ def test_a_single_batch_run_from_the_cache_is_run_again_with_another_prompt() ->
     assert len(set(salts)) == 2
 
 
+def test_warnings_name_what_progress_lines_name_and_each_flag_once() -> None:
+    world = World()
+    world.probe.single_batches = [a_single_batch(cached=16)]
+    flagged = replace(a_prefill_result(flags=("cache_hit",)), detail="16 of the prompt's tokens came from the cache")
+    world.probe.prefills = [flagged, replace(a_prefill_result(), detail="a miss to within 0.1%")]
+    world.probe.windows = [replace(a_raw_window(), ended_early="underfilled", detail="too few")]
+    spec = PrefillSpec(tokens=Tokens(2000), repeats=1, under_load=1)
+    world.play(planned(a_plan(), single_batch=SingleBatchSpec(runs=1), prefill=spec))
+    told = {event.kind: event.message for event in reversed(world.store.events)}
+    assert told["prefill_flagged"].endswith("tokens #1: cache_hit: 16 of the prompt's tokens came from the cache")
+    assert told["prefill_note"].endswith("prefill of 2,000 tokens #1: a miss to within 0.1%")
+    [batch, window] = [event.message for event in world.store.events if event.kind == "window_flagged"]
+    assert "single batch #1: cache_hit: 16" in batch
+    assert "c=4 T=0.7 #1: underfilled: too few" in window
+
+
 def test_runs_are_spread_over_boots() -> None:
     world = World()
     world.play(planned(a_plan(repeats=2, boots=2), single_batch=SingleBatchSpec(runs=2, temperature=Decimal("0.7"))))
