@@ -43,6 +43,8 @@ TOKEN_TIMEOUT = Seconds(120.0)
 ASK_TIMEOUT = Seconds(10.0)
 DEATH_PATIENCE = 30  # looks, 0.1 s apart, before an engine whose request failed counts as alive
 BOOT_STOP_GRACE = Seconds(2.0)  # SIGTERM in a boot is swallowed by vLLM: no use in waiting long
+REFUSED = "HTTP 4"
+ENDED = "the engine ended while it was measured"
 ENGINE_KEY = "VLLM_API_KEY"
 """Variable from which vLLM takes the key that it asks of its clients; `args.api-key` of a sweep file becomes it."""
 
@@ -282,7 +284,7 @@ def _wait_ready(tools: Tools, lease: Lease, task: BootTask, begun: Begun, *, che
         log=begun.log,
         hide=begun.hide,
     )
-    _prove(running)
+    _prove(tools, running)
     _serve_one_token(tools, running, check=check)
     first_token = Seconds(tools.clock.monotonic() - begun.started)
     running.applied = prove_applied(tools, running, answers)
@@ -317,12 +319,20 @@ def _until_healthy(tools: Tools, config: EngineConfig, begun: Begun, *, check: C
         tools.clock.sleep(min(readiness.poll, tools.poll))
 
 
-def _prove(running: Running) -> None:
+def _prove(tools: Tools, running: Running) -> None:
+    """Raise IdentityMismatch when another engine answers. One that died meanwhile is none: another boot may succeed."""
     problem = running.identity_problem() or running.engine.identity_problem(
         running.config, running.identity, running.facts
     )
-    if problem is not None:
-        raise IdentityMismatch(reason=problem)
+    if problem is None:
+        return
+    if not lives_on(tools, running):
+        raise EngineExited(
+            exit_code=running.host.state(running.handle).exit_code,
+            stage="while its identity was proven",
+            reason=running.log.last_line(),
+        )
+    raise IdentityMismatch(reason=problem)
 
 
 def _serve_one_token(tools: Tools, running: Running, *, check: Callable[[], None]) -> None:
@@ -345,6 +355,13 @@ def lives_on(tools: Tools, running: Running) -> bool:
             return False
         tools.clock.sleep(Seconds(0.1))
     return True
+
+
+def died_of(tools: Tools, running: Running, failure: str | None) -> bool:
+    """Return whether a request failed because the engine was about to end; not asked where it refused the request (HTTP 4xx)."""
+    if not failure or failure.startswith(REFUSED):
+        return False
+    return not lives_on(tools, running)
 
 
 def _target(config: EngineConfig, begun: Begun, *, version: str | None) -> Target:

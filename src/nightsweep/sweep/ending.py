@@ -112,8 +112,8 @@ def _raise_loudest(problems: list[SweepError], cause: BaseException | None) -> N
 def _why(
     tools: Tools, begun: Begun, known: EngineState, failure: BootError, *, ready: bool, killed: bool
 ) -> BootFailure:
-    """Return the failure's class. An identity mismatch is ours to name: the engine's own log knows nothing of it."""
-    if isinstance(failure, IdentityMismatch | DialectMismatch):
+    """Return the failure's class. A mismatch of an engine that lived is ours to name: its own log knows nothing of it."""
+    if killed and isinstance(failure, IdentityMismatch | DialectMismatch):
         kind = "identity_mismatch" if isinstance(failure, IdentityMismatch) else "dialect_mismatch"
         text = str(failure)
         return BootFailure(kind=kind, stage="identity", lines=(text,), retry="never", remedy=text)

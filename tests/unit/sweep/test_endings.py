@@ -12,6 +12,7 @@ import pytest
 
 from nightsweep.errors import (
     BoxBusy,
+    DialectMismatch,
     DockerUnavailable,
     EngineNotGone,
     LeaseLost,
@@ -331,3 +332,47 @@ def test_a_real_engine_is_measured_only_while_no_other_home_measures_and_a_simul
         play(real)
     assert world.starts() == 0
     assert play(simulated).state == "done"
+
+
+@pytest.mark.parametrize("dies", ["before it is asked who it is", "after it said so"])
+def test_an_engine_that_dies_while_its_identity_is_proven_is_no_other_engine_and_is_booted_again(dies: str) -> None:
+    """It was called another engine, which no boot mends: its config was given up for the whole sweep."""
+    world = World()
+    ask, killed = world.probe.ask, list[str]()
+
+    def asked(*given: Any, **named: Any) -> Any:
+        answers = {} if dies.startswith("before") and not killed else ask(*given, **named)
+        if not killed:
+            (handle,) = world.host.running
+            killed.append(handle.id)
+            world.host.kill(handle)
+        return answers
+
+    world.probe.ask = asked  # type: ignore[method-assign]
+    outcome = world.play(a_plan(concurrency=(1,), repeats=1))
+    kinds = [boot.outcome and boot.outcome.failure and boot.outcome.failure.kind for boot in world.store.boots.values()]
+    assert (outcome.state, kinds, world.flags()) == ("done", ["killed", None], [()])
+
+
+@pytest.mark.parametrize(("dies", "kinds"), [(True, ["killed", None]), (False, ["dialect_mismatch"])])
+def test_counters_that_a_dying_engine_no_longer_exposes_are_missing_for_another_reason(
+    dies: bool, kinds: list[str | None]
+) -> None:
+    world = World()
+    window, raised = world.probe.window, list[str]()
+
+    def measured(*given: Any, **named: Any) -> Any:
+        if dies and raised:
+            return window(*given, **named)
+        (handle,) = world.host.running
+        raised.append(handle.id)
+        if dies:
+            world.host.kill(handle)
+        raise DialectMismatch(
+            engine="vllm", version="0.32.0", counter="generation_tokens", reason="the page ends there"
+        )
+
+    world.probe.window = measured  # type: ignore[method-assign]
+    world.play(a_plan(concurrency=(1,), repeats=1))
+    ended = [boot.outcome and boot.outcome.failure and boot.outcome.failure.kind for boot in world.store.boots.values()]
+    assert ended == kinds
