@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from nightsweep.errors import DialectMismatch
+from nightsweep.errors import DialectMismatch, MetricsUnreadable
 from nightsweep.measurement.derive import derive
 from nightsweep.measurement.values import WindowResult
 from nightsweep.plan.model import SamplingSpec
-from nightsweep.ports import Secret, Target
+from nightsweep.ports import Secret, SingleBatchRequest, Target
 from nightsweep.probe.http_probe import HttpProbe
 from nightsweep.probe.window import Patience
 from nightsweep.units import Seconds, Tokens
@@ -287,6 +287,19 @@ def test_an_interrupt_disconnects_the_load(engine: TinyEngine, probe: HttpProbe)
     with pytest.raises(KeyboardInterrupt):
         probe.window(target_of(engine), a_window(window=Seconds(30.0)), alive=alive)
     assert probe.drain(target_of(engine), timeout=SOON) is True
+
+
+@pytest.mark.parametrize("kind", ["prefill", "single_batch"])
+def test_nobody_waits_for_an_engine_that_is_gone_to_be_idle(engine: TinyEngine, probe: HttpProbe, kind: str) -> None:
+    target, began = target_of(engine), time.monotonic()
+    engine.die()
+    with pytest.raises(MetricsUnreadable):
+        if kind == "prefill":
+            probe.prefill(target, tokens=Tokens(200), salt="s", sampling=SamplingSpec(), alive=lambda: False)
+        else:
+            asked = SingleBatchRequest(Tokens(30), Tokens(6), temperature=0.0, salt="s", sampling=SamplingSpec())
+            probe.single_batch(target, asked, alive=lambda: False)
+    assert time.monotonic() - began < 5.0
 
 
 def test_a_prefill_beside_streams_is_void_when_a_miss_cannot_be_shown(engine: TinyEngine, probe: HttpProbe) -> None:

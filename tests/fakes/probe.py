@@ -186,8 +186,8 @@ class FakeProbe:
         *,
         clock: Clock,
         windows: Iterable[Script] = (),
-        prefills: Iterable[PrefillResult | BaseException] = (),
-        single_batches: Iterable[RawWindow | BaseException] = (),
+        prefills: Iterable[PrefillResult | BaseException | Callable[[], PrefillResult]] = (),
+        single_batches: Iterable[RawWindow | BaseException | Callable[[], RawWindow]] = (),
         healthy_when: Callable[[], bool] = lambda: True,
         refusal: str | None = None,
         answers: Mapping[str, Any] | None = None,
@@ -280,6 +280,7 @@ class FakeProbe:
     ) -> PrefillResult:
         self.calls.append(("prefill", {"target": target, "tokens": tokens, "salt": salt, "load": load}))
         scripted = self.prefills.pop(0) if self.prefills else a_prefill_result(tokens=tokens)
+        scripted = scripted() if callable(scripted) else scripted
         if load is not None and isinstance(scripted, PrefillResult):
             beside = {"decode_streams": load.concurrency, "decode_rate_alone": 120.0, "decode_rate_beside": 60.0}
             scripted = replace(scripted, facts={**scripted.facts, **beside, "decode_slowdown": 2.0})
@@ -292,6 +293,7 @@ class FakeProbe:
         self.calls.append(("single_batch", {"target": target, "request": request}))
         if self.single_batches:
             scripted = self.single_batches.pop(0)
+            scripted = scripted() if callable(scripted) else scripted
             if isinstance(scripted, BaseException):
                 raise scripted
             return scripted

@@ -46,8 +46,10 @@ class _Stillness:
         return reading.at - self.since
 
 
-async def drained(client: DirectClient, target: Target, *, clock: Clock, timeout: Seconds) -> bool:
-    """Wait until the engine reports nothing running or waiting; False when it does not within `timeout`.
+async def drained(
+    client: DirectClient, target: Target, *, clock: Clock, timeout: Seconds, gone: asyncio.Event | None = None
+) -> bool:
+    """Wait until the engine reports nothing running or waiting; False when it does not within `timeout`, or is `gone`.
 
     A page that cannot be read is not idleness. Where gauges lag (SGLang), a token counter that stands still counts
     as well.
@@ -61,7 +63,7 @@ async def drained(client: DirectClient, target: Target, *, clock: Clock, timeout
             lasts = still.lasts(reading)
             if idle(reading) or (lazy and lasts >= STILL):
                 return True
-        if clock.monotonic() + pause > deadline:
+        if clock.monotonic() + pause > deadline or (gone is not None and gone.is_set()):
             return False
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, SLOWEST_POLL)

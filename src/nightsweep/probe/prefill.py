@@ -58,7 +58,7 @@ class PrefillRun:
         """
         started = self.clock.now()
         ids, source = await self._prompt()
-        was_idle = await drained(self.client, self.target, clock=self.clock, timeout=IDLE_TIMEOUT)
+        was_idle = await drained(self.client, self.target, clock=self.clock, timeout=IDLE_TIMEOUT, gone=self.gone)
         if self.load is None:
             beside, (before, timing, after) = None, await self._once(ids)
         else:
@@ -88,7 +88,7 @@ class PrefillRun:
             seen = await self._once(ids)
             held = held and not streams.failed.is_set()
         if not self.gone.is_set():
-            await drained(self.client, self.target, clock=self.clock, timeout=IDLE_TIMEOUT)
+            await drained(self.client, self.target, clock=self.clock, timeout=IDLE_TIMEOUT, gone=self.gone)
         return Beside(load.concurrency, alone=alone, held=held), seen
 
     async def _once(self, ids: list[int]) -> tuple[Reading, RequestTiming, Reading]:

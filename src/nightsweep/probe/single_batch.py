@@ -47,7 +47,7 @@ class SingleBatchRun:
             MetricsUnreadable: The engine's counters could not be read.
         """
         started = self.clock.now()
-        was_idle = await drained(self.client, self.target, clock=self.clock, timeout=IDLE_TIMEOUT)
+        was_idle = await drained(self.client, self.target, clock=self.clock, timeout=IDLE_TIMEOUT, gone=self.gone)
         before = await fetch_reading(self.client, self.target, clock=self.clock)
         timing, source = await self._timed()
         exited = self.gone.is_set()

@@ -8,7 +8,7 @@ from nightsweep.errors import ProbeError
 from nightsweep.measurement.values import PrefillResult
 from nightsweep.plan.model import PrefillRepeat
 from nightsweep.ports import WindowRequest
-from nightsweep.sweep.boot import Running, lives_on
+from nightsweep.sweep.boot import ENDED, Running, died_of, lives_on
 from nightsweep.sweep.conditions import conditions_of
 from nightsweep.sweep.measure import Measuring, Told, coming_up, first_cell, request_of, until_clean
 from nightsweep.units import Seconds
@@ -80,7 +80,7 @@ def _prefill(work: Measuring, running: Running, repeat: PrefillRepeat, *, salt: 
         streams = coming_up(work, f"{running.config.name} {prefill_name(repeat)}", repeat.under_load)
         alive, load = streams.beside(alive), streams.noted_in(_load(work, repeat))
     try:
-        return work.tools.probe.prefill(
+        result = work.tools.probe.prefill(
             target,
             tokens=repeat.tokens,
             salt=salt,
@@ -88,6 +88,9 @@ def _prefill(work: Measuring, running: Running, repeat: PrefillRepeat, *, salt: 
             alive=alive,
             load=load,
         )
+        if "request_failed" not in result.flags or not died_of(work.tools, running, result.detail):
+            return result
+        return replace(result, flags=("engine_exited",), detail=f"{ENDED}; {result.detail}")
     except ProbeError as error:
         exited = not lives_on(work.tools, running)
         return PrefillResult(

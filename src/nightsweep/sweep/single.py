@@ -11,7 +11,7 @@ from nightsweep.measurement.single_batch import derive_single_batch
 from nightsweep.measurement.values import RawWindow, WindowResult
 from nightsweep.plan.model import Repeat, SingleBatchSpec
 from nightsweep.ports import SingleBatchRequest
-from nightsweep.sweep.boot import Running, lives_on
+from nightsweep.sweep.boot import ENDED, Running, died_of, lives_on
 from nightsweep.sweep.conditions import single_batch_conditions
 from nightsweep.sweep.measure import Measuring, kept, noted, until_clean, with_identity
 from nightsweep.sweep.surroundings import watched, with_box
@@ -60,6 +60,9 @@ def _measured(work: Measuring, running: Running, spec: SingleBatchSpec, *, salt:
     with watched(work.tools, running.handle, window=WATCHED) as watch:
         try:
             raw = work.tools.probe.single_batch(target, request, alive=work.alive(running))
+            failure = next((one.error for one in raw.requests if one.error is not None), None)
+            if raw.ended_early is None and died_of(work.tools, running, failure):
+                raw = replace(raw, ended_early="engine_exited", detail=f"{ENDED}; {failure}")
         except ProbeError as error:
             exited = not lives_on(work.tools, running)
             raw = _failed(error, started=started, exited=exited)

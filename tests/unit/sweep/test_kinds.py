@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
+from typing import TypeVar
 
 import pytest
 
@@ -14,11 +15,12 @@ from nightsweep.measurement.values import RawWindow
 from nightsweep.plan.fingerprint import with_prompts_hash
 from nightsweep.plan.model import PrefillSpec, SecretRef, SingleBatchSpec, SweepPlan
 from nightsweep.ports import Secret, Target, WindowRequest
-from nightsweep.units import Tokens
+from nightsweep.units import Seconds, Tokens
 from tests.fakes.host import Script
 from tests.fakes.probe import a_prefill_result, a_raw_window, a_single_batch
 from tests.unit.sweep.builders import World, a_config, a_plan
 
+Measured = TypeVar("Measured")
 JIT = (
     "(EngineCore pid=9) WARNING 11-29 12:00:00 [jit_monitor.py:103] Triton kernel JIT compilation during inference: k."
 )
@@ -115,6 +117,45 @@ def test_warnings_name_what_progress_lines_name_and_each_flag_once() -> None:
     [batch, window] = [event.message for event in world.store.events if event.kind == "window_flagged"]
     assert "single batch #1: cache_hit: 16" in batch
     assert "c=4 T=0.7 #1: underfilled: too few" in window
+
+
+def dying(world: World, result: Measured) -> Callable[[], Measured]:
+    """Return what gives the result of an engine that still lives when the request has failed, and ends a second later."""
+
+    def measured() -> Measured:
+        engine, ends, pause = world.host.running[0], world.clock.monotonic() + 1.0, world.clock.sleep
+
+        def sleep(seconds: Seconds) -> None:
+            pause(seconds)
+            if engine in world.host.running and world.clock.monotonic() >= ends:
+                world.host.kill(engine, exit_code=0)
+
+        world.clock.sleep = sleep  # type: ignore[method-assign]
+        return result
+
+    return measured
+
+
+def test_an_engine_that_fails_a_request_and_then_ends_costs_one_attempt_and_is_booted_again() -> None:
+    world = World()
+    failed = replace(a_prefill_result(flags=("request_failed",)), detail="the connection failed", rate=None)
+    world.probe.prefills = [dying(world, failed)]
+    outcome = world.play(planned(a_plan(), prefill=PrefillSpec(tokens=Tokens(2000), repeats=1)))
+    rows = [(row.attempt, row.result.flags) for row in world.store.prefills.values()]
+    assert rows == [(1, ("engine_exited",)), (2, ())]  # type: ignore[union-attr]
+    assert (outcome.windows_done, world.starts()) == (4, 2)
+
+
+def test_a_single_batch_run_of_an_engine_that_then_ends_is_measured_in_the_next_boot() -> None:
+    world = World()
+    raw = a_single_batch()
+    cut = replace(raw, requests=(replace(raw.requests[0], error="the connection failed"),))
+    world.probe.single_batches = [dying(world, cut)]
+    world.play(planned(a_plan(), single_batch=SingleBatchSpec(runs=1)))
+    runs = [row for row in world.store.windows.values() if row.kind == "single_batch"]
+    assert [(row.attempt, row.result.flags) for row in runs] == [(1, ("engine_exited",)), (2, ())]  # type: ignore[union-attr]
+    assert "the connection failed" in runs[0].result.flag_details["engine_exited"]
+    assert world.starts() == 2
 
 
 def test_runs_are_spread_over_boots() -> None:
