@@ -19,7 +19,7 @@ from nightsweep.plan.expand import base_of
 from nightsweep.plan.model import EngineConfig, EngineSpec, SecretRef, SweepPlan
 from nightsweep.plan.schema import EngineIn
 from nightsweep.plan.sweepfile import load
-from nightsweep.plan.words import UNKNOWN_TEMPERATURE
+from nightsweep.plan.words import SINGLE_BATCH, UNKNOWN_TEMPERATURE
 
 OF_THE_IMAGE = ("engine_version", "image_digest", CONFIG + "image")
 _KEPT = ("box", "production", "engine", "probe")
@@ -63,6 +63,8 @@ def reask(decision: Decision, found: Sequence[Change], now: Now, *, plan: SweepP
         engine["image"] = overrides.image
     document = {key: raw[key] for key in _KEPT if key in raw}
     probe = {key: value for key, value in raw["probe"].items() if key not in _PROBE_DROPPED}
+    if decision.evidence.kind == SINGLE_BATCH:
+        probe["single_batch"] = raw["probe"].get("single_batch") or {"temperature": float(min(_temperatures(decision)))}
     document["engine"] = engine
     document["configs"] = _entries(decision, plan, base, overrides)
     document["probe"] = probe | {

@@ -11,12 +11,10 @@ import click
 from nightsweep.analysis import compared, sides
 from nightsweep.analysis.values import Filters, WindowRow
 from nightsweep.cli import filters, places, render
-from nightsweep.cli.documents import documents_of, family_of, raise_for_kind
+from nightsweep.cli.documents import documents_of, family_of, one_kind, raise_for_kind
 from nightsweep.cli.reading import Queries, access, find_sweep
 from nightsweep.errors import NotFound
-from nightsweep.plan.words import DECODE, SINGLE_BATCH, WHOLE_RUN
-
-WHOLE = "whole run"
+from nightsweep.plan.words import WHOLE_RUN
 
 
 def parse_ratio(words: str) -> float:
@@ -53,8 +51,7 @@ def _meant(wanted: str, queries: Queries, asked: Filters) -> tuple[Filters, list
     where = replace(where, config=pattern)
     pools = queries.pools(where)
     if not pools:
-        what = f"a clean {WHOLE if where.kind == WHOLE_RUN else 'window'} of config {wanted!r}"
-        raise_for_kind(queries, where, what=what, option="--whole-runs", hint=_hint(pattern, queries))
+        raise_for_kind(queries, where, of=f"config {wanted!r}", hint=_hint(pattern, queries))
     return where, sides.one_config(pools, wanted=pattern)
 
 
@@ -117,9 +114,7 @@ def command(
       nightsweep compare mtp sweep:dflash2-depth/3fa9c1 --at c=1,T=0.7 --same-within 2%
     """
     with access(ctx).queries() as queries:
-        if single_batch and whole_runs:
-            raise click.UsageError("--single-batch and --whole-runs: one kind of rate is compared at a time")
-        kind = SINGLE_BATCH if single_batch else WHOLE_RUN if whole_runs else DECODE
+        kind = one_kind(single_batch=single_batch, whole_runs=whole_runs)
         asked = replace(filters.asked(ctx, queries), with_flagged="no", kind=kind)
         (where_a, pools_a), (where_b, pools_b) = (_meant(wanted, queries, asked) for wanted in (a, b))
         known = documents_of(queries, [*pools_a, *pools_b])

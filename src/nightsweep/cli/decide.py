@@ -17,11 +17,11 @@ from nightsweep.analysis.values import Filters, SweepRow, WindowRow
 from nightsweep.cli import places, render
 from nightsweep.cli.decided import decision_lines
 from nightsweep.cli.deciding import Decisions, Reach, judge, production_settings, reach
-from nightsweep.cli.documents import documents_of, family_of, raise_for_kind
+from nightsweep.cli.documents import documents_of, family_of, one_kind, raise_for_kind
 from nightsweep.cli.reading import Queries, find_sweep
 from nightsweep.plan.mistakes import nearest
 from nightsweep.plan.model import SweepPlan
-from nightsweep.plan.words import DECODE, WHOLE_RUN
+from nightsweep.plan.words import DECODE
 
 
 @click.command("decide")
@@ -33,6 +33,7 @@ from nightsweep.plan.words import DECODE, WHOLE_RUN
 @click.option(
     "--among", multiple=True, metavar="PATTERN", help="Configs that the question is among; without it, of one method."
 )
+@click.option("--single-batch", is_flag=True, help="Decide on single-batch runs instead of decode windows.")
 @click.option("--whole-runs", is_flag=True, help="Decide on imported rates over whole runs instead of decode windows.")
 @click.option("--production", "container", metavar="NAME", help="The production container; else the sweep file's.")
 @click.pass_context
@@ -45,6 +46,7 @@ def command(
     question: str | None,
     at: Sequence[places.Place],
     among: tuple[str, ...],
+    single_batch: bool,
     whole_runs: bool,
     container: str | None,
 ) -> None:
@@ -63,10 +65,11 @@ def command(
     with reached.queries() as queries, reached.decisions() as store:
         found = find_sweep(queries, sweep)
         plan = queries.written_plan(found.sweep_id)
-        asked = Filters(sweep=found.sweep_id, with_flagged="yes", kind=WHOLE_RUN if whole_runs else DECODE)
+        kind = one_kind(single_batch=single_batch, whole_runs=whole_runs)
+        asked = Filters(sweep=found.sweep_id, with_flagged="yes", kind=kind)
         everything = queries.windows(asked)
         if not sides.measured(everything):
-            raise_for_kind(queries, asked, what=f"a clean window of sweep {found.name!r}", option="--whole-runs")
+            raise_for_kind(queries, asked, of=f"sweep {found.name!r}")
         windows = [row for row in everything if places.wanted(row, at)]
         names = _names(plan, everything)
         choice = Choice(
@@ -75,7 +78,7 @@ def command(
             question=question,
         )
         material = _material(reached, queries, found, plan, _among(windows, among, choice), container=container)
-        material = replace(material, rule=_rule(plan, everything, material))
+        material = replace(material, rule=_rule(plan, everything, material) if kind == DECODE else None)
         decision = decide(choice, material, at=reached.now())
         again = _same_question(decision, store)
         judged = judge(store.get(store.add(decision)), store, queries, reached)

@@ -18,10 +18,16 @@ from nightsweep.analysis.premises import (
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.cli.deciding import Judged
 from nightsweep.cli.render import Line
-from nightsweep.plan.words import WHOLE_RUN
+from nightsweep.plan.words import DECODE, SINGLE_BATCH, WHOLE_RUN
 
 QUESTION = 60
 """Characters of a question in the list; `decisions show` has it whole."""
+
+RATES = {
+    DECODE: "decode rate",
+    SINGLE_BATCH: "decode rate of one request alone (single-batch runs)",
+    WHOLE_RUN: "rate over a whole run",
+}
 
 MARKS = {QUESTIONED: "flagged", RETIRED: "", "standing": "done"}
 
@@ -81,8 +87,7 @@ def decision_lines(
         yield Line(f"WARNING: {warning}", style="failed")
     yield from _changed(changes)
     yield from _ruled(decision.evidence.rule)
-    rate = "rate over a whole run" if decision.evidence.kind == WHOLE_RUN else "decode rate"
-    yield Line(f"evidence, {rate} in tokens/s, all streams", style="title")
+    yield Line(f"evidence, {RATES[decision.evidence.kind]} in tokens/s, all streams", style="title")
     yield from (Line(f"  {_cell(cell)}") for cell in decision.evidence.cells)
     yield from (Line(f"  {verdict}") for verdict in decision.evidence.verdicts)
     yield from (Line(f"  {note}", style="note") for note in decision.evidence.notes)

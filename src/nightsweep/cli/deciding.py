@@ -15,7 +15,7 @@ from nightsweep.analysis.premises import PRODUCTION, Accepted, Change, Decision,
 from nightsweep.cli.reading import Queries
 from nightsweep.errors import HostError, InvalidPlan
 from nightsweep.plan.model import SweepPlan
-from nightsweep.plan.words import BUNDLED_PROMPTS, IMPORTED
+from nightsweep.plan.words import BUNDLED_PROMPTS, IMPORTED, SINGLE_BATCH
 
 if TYPE_CHECKING:
     from nightsweep.ports import ForeignContainer
@@ -105,6 +105,8 @@ def judge(decision: Decision, store: Decisions, queries: Queries, reached: Reach
 
 def _prompts(decision: Decision, plan: SweepPlan | None, reached: Reach, skipped: list[str]) -> dict[str, Known]:
     """Return the content hash of the decision's prompt set as it is now."""
+    if decision.evidence.kind == SINGLE_BATCH:
+        return {}  # its prompts are of the run's own making
     if plan is None:
         skipped.append("prompts: the sweep's file cannot be read any more; skipped")
         return {}

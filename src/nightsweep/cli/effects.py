@@ -39,8 +39,9 @@ def command(ctx: click.Context, *, sweep: str, at: Sequence[places.Place], form:
         windows = queries.windows(replace(asked, sweep=found.sweep_id, with_flagged="no"))
         rows = sides.measured([row for row in windows if places.wanted(row, at)])
         if not rows:
-            what = f"a clean window of sweep {found.name!r} as asked"
-            raise_for_kind(queries, replace(asked, sweep=found.sweep_id), what=what, option=None)
+            raise_for_kind(
+                queries, replace(asked, sweep=found.sweep_id), of=f"sweep {found.name!r} as asked", options=False
+            )
         known = documents_of(queries, rows)
     try:
         shown = effects_shown.shown(rows, known=known, choose=not (asked.config or asked.where))

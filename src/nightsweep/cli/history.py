@@ -48,8 +48,8 @@ def command(
         asked = filters.asked(ctx, queries)
         groups = _groups(queries, asked, config=config, at=at, number=number)
         if not groups:
-            what = f"a clean window of config {config!r} as asked"
-            raise_for_kind(queries, places.narrowed(asked, at, config=config), what=what, option=None)
+            of = f"config {config!r} as asked"
+            raise_for_kind(queries, places.narrowed(asked, at, config=config), of=of, options=False)
         fingerprints = {str(group.keys["config_fingerprint"]) for group in groups}
         conditions = queries.condition_documents({str(group.keys["conditions"]) for group in groups})
         configs = queries.config_documents(fingerprints)

@@ -1,4 +1,4 @@
-"""Where only another client's whole runs are, each command says so and what takes them; a decision on them is told as one."""
+"""Where only runs of another kind are, each command says so and what takes them; a decision on them is told as one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nightsweep.cli.history import command as history
 from nightsweep.errors import NotFound
 from nightsweep.store.postgres import PostgresStore
 
-from .test_importing import HEADER, Desk, a_table
+from .test_importing import HEADER, PUBLISHED, Desk, a_table
 
 WHOLE = HEADER.replace("decode_rate", "whole_run_rate") + ",speculative.num_speculative_tokens"
 CHOICE = ("spring", "--choose", "k5", "--fallback", "k3")
@@ -47,6 +47,65 @@ def test_a_command_that_finds_no_decode_window_says_that_whole_runs_are_there(
     with pytest.raises(NotFound) as raised:
         spring.call(command, *words)
     assert said in str(raised.value)
+
+
+ALONE = ("dspark-5090", "--choose", "DSpark NVFP4 (retrained)", "--fallback", "built-in MTP")
+
+
+@pytest.fixture
+def dspark(engine: sa.Engine, store: PostgresStore) -> Desk:
+    """The published single-batch runs: four configs, each run twice."""
+    desk = Desk(engine, store)
+    desk.bring(PUBLISHED / "dspark-5090.csv")
+    return desk
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "said"),
+    [
+        (decide, ALONE, "8 single-batch runs are there: --single-batch takes them"),
+        (decide, (*ALONE, "--whole-runs"), "8 single-batch runs are there: --single-batch takes them"),
+        (compare, ("DSpark BF16", "none"), "2 single-batch runs are there: --single-batch takes them"),
+        (effects, ("dspark-5090",), "`nightsweep compare --single-batch` compares them"),
+        (
+            history,
+            ("none",),
+            "2 single-batch runs are there: this command takes decode windows only; `nightsweep cells` ",
+        ),
+    ],
+)
+def test_a_command_that_finds_no_decode_window_says_that_single_batch_runs_are_there(
+    dspark: Desk, command: click.Command, words: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(NotFound) as raised:
+        dspark.call(command, *words)
+    assert said in str(raised.value)
+
+
+def test_an_option_of_a_kind_that_is_not_there_is_said_to_be_left_out(desk_of_windows: Desk) -> None:
+    with pytest.raises(NotFound, match="2 decode windows are there: leave --single-batch out"):
+        desk_of_windows.call(decide, "spring", "--choose", "k5", "--fallback", "k3", "--single-batch")
+    both = desk_of_windows.call(
+        decide, "spring", "--choose", "k5", "--fallback", "k3", "--single-batch", "--whole-runs"
+    )
+    assert (both.exit_code, "one kind of rate is taken at a time" in both.stderr) == (2, True)
+
+
+@pytest.fixture
+def desk_of_windows(engine: sa.Engine, store: PostgresStore, tmp_path: Path) -> Desk:
+    desk = Desk(engine, store)
+    lines = (f"k{k},vllm,org/model,box-a,1,0.7,{100 + k},2026-05-12,{k}" for k in (3, 5))
+    desk.bring(a_table(tmp_path, *lines, header=WHOLE.replace("whole_run_rate", "decode_rate")))
+    return desk
+
+
+def test_a_decision_on_single_batch_runs_says_of_what_it_is(dspark: Desk) -> None:
+    said = dspark.call(decide, *ALONE, "--single-batch").stdout
+    assert "evidence, decode rate of one request alone (single-batch runs) in tokens/s" in said
+    assert "against built-in MTP at 1 stream, T=?: better x1.497" in said
+    assert "the prompt set" not in said
+    (one,) = dspark.listed(decisions)["decisions"]
+    assert (one["kind"], {cell["n"] for cell in one["evidence"]}) == ("single_batch", {2})
 
 
 def test_a_decision_on_whole_runs_says_of_what_it_is_and_warns_of_the_import(spring: Desk) -> None:

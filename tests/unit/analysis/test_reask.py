@@ -20,9 +20,12 @@ FILE = a_file(
     ('"k={num_speculative_tokens}"', '"k={num_speculative_tokens}"\n    args: {max-num-seqs: 8}\n    env: {A: b}'),
     ("  repeats: 3", "  repeats: 3\n  prefill: {tokens: 2000}"),
 )
+AS_IT_WAS = Now()
 
 
-def asked_again(*found: Change, now: Now = Now(), file: str = FILE, **facts: Any) -> tuple[str, SweepPlan]:  # noqa: B008
+def asked_again(
+    *found: Change, now: Now = AS_IT_WAS, file: str = FILE, kind: str = "decode", **facts: Any
+) -> tuple[str, SweepPlan]:
     plan = load(file)
     plain, four, five = plan.configs
     decision: Decision = a_decision(
@@ -31,6 +34,7 @@ def asked_again(*found: Change, now: Now = Now(), file: str = FILE, **facts: Any
         evidence=Evidence(
             tuple(replace(cell, config=five.fingerprint) for cell in a_decision().evidence.cells),
             {four.fingerprint: four.name, five.fingerprint: five.name},
+            kind=kind,
         ),
         **facts,
     )
@@ -58,6 +62,15 @@ def test_only_the_cells_that_counted_are_measured_with_the_same_probe() -> None:
     assert (plan.probe.concurrency, len(plan.probe.temperature), plan.probe.repeats) == ((1,), 1, 3)
     assert plan.probe.prefill is None
     assert plan.schedule is None
+
+
+def test_single_batch_runs_are_asked_again_where_it_was_decided_on_them() -> None:
+    file = FILE.replace("  prefill: {tokens: 2000}", "  prefill: {tokens: 2000}\n  single_batch: {output: 512}")
+    for text, output in ((file, 512), (FILE, 256)):
+        _, plan = asked_again(file=text, kind="single_batch")
+        assert plan.probe.single_batch is not None
+        assert plan.probe.single_batch.output == output
+    assert asked_again(file=file)[1].probe.single_batch is None
 
 
 def test_without_anything_to_set_the_same_configs_are_asked_once() -> None:

@@ -72,7 +72,7 @@ def test_seven_deep_beats_five_where_it_was_measured_three_times_only_when_it_is
 
 def test_decode_windows_and_single_batches_are_not_mixed() -> None:
     result = call(compare, "DSpark BF16", "DSpark NVFP4", queries=dspark())
-    assert "not measured as asked" in str(result.exception)
+    assert "2 single-batch runs are there: --single-batch takes them" in str(result.exception)
 
 
 @pytest.mark.parametrize(("words", "ratio"), [("3%", 0.03), ("0.03", 0.03), (" 0.5 %", 0.005)])
