@@ -358,6 +358,7 @@ class WindowRequest:
 
     Attributes:
         coming_up: Told, in a thread of the probe's, how many streams have had their first token each time that one more has.
+        waiting: Told, in that thread, what is waited for ("for the engine to be idle"), and "" when that is over.
     """
 
     concurrency: int
@@ -369,17 +370,23 @@ class WindowRequest:
     order_seed: int
     ramp_timeout: Seconds = Seconds(300.0)
     coming_up: Callable[[int], None] = field(default=lambda up: None, compare=False)
+    waiting: Callable[[str], None] = field(default=lambda what: None, compare=False)
 
 
 @dataclass(frozen=True)
 class SingleBatchRequest:
-    """One single-batch run: `input` random token ids drawn by `salt`, and `output` tokens whatever the model would stop at."""
+    """One single-batch run: `input` random token ids drawn by `salt`, and `output` tokens whatever the model would stop at.
+
+    Attributes:
+        waiting: As of a `WindowRequest`.
+    """
 
     input: Tokens
     output: Tokens
     temperature: float
     salt: str
     sampling: SamplingSpec
+    waiting: Callable[[str], None] = field(default=lambda what: None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -425,11 +432,13 @@ class Probe(Protocol):
         sampling: SamplingSpec,
         alive: Callable[[], bool],
         load: WindowRequest | None = None,
+        waiting: Callable[[str], None] = lambda what: None,
     ) -> PrefillResult:
         """Measure one prefill of exactly `tokens` fresh tokens, on an idle engine.
 
         Args:
             load: Streams that decode meanwhile; they run alone for `load.window` first. None is an idle engine.
+            waiting: As of a `WindowRequest`.
         """
 
     def single_batch(self, target: Target, request: SingleBatchRequest, *, alive: Callable[[], bool]) -> RawWindow:

@@ -289,6 +289,32 @@ def test_an_interrupt_disconnects_the_load(engine: TinyEngine, probe: HttpProbe)
     assert probe.drain(target_of(engine), timeout=SOON) is True
 
 
+def test_what_a_window_waits_for_is_told_and_that_it_is_over(engine: TinyEngine, probe: HttpProbe) -> None:
+    engine.max_running = 1
+    told: list[str] = []
+    slow = SamplingSpec(max_tokens=4000)
+    asked = a_window(concurrency=2, sampling=slow, ramp_timeout=Seconds(0.5), waiting=told.append)
+    probe.window(target_of(engine), asked, alive=always)
+    probe.window(target_of(engine), replace(asked, concurrency=1), alive=always)
+    assert told[-1] == ""
+    engine.lying_running = -1
+    probe.window(target_of(engine), replace(asked, concurrency=1, ramp_timeout=Seconds(2.0)), alive=always)
+    assert told[-2:] == ["for the engine to run the stream: it reports 0 running, 0 waiting", ""]
+
+
+def test_a_prefill_tells_that_it_waits_for_an_idle_engine(engine: TinyEngine, probe: HttpProbe) -> None:
+    told: list[str] = []
+    probe.prefill(
+        target_of(engine),
+        tokens=Tokens(200),
+        salt="s",
+        sampling=SamplingSpec(),
+        alive=always,
+        waiting=told.append,
+    )
+    assert told == ["for the engine to be idle", ""]
+
+
 @pytest.mark.parametrize("kind", ["prefill", "single_batch"])
 def test_nobody_waits_for_an_engine_that_is_gone_to_be_idle(engine: TinyEngine, probe: HttpProbe, kind: str) -> None:
     target, began = target_of(engine), time.monotonic()

@@ -277,6 +277,7 @@ class FakeProbe:
         sampling: SamplingSpec,
         alive: Callable[[], bool],
         load: WindowRequest | None = None,
+        waiting: Callable[[str], None] = lambda what: None,
     ) -> PrefillResult:
         self.calls.append(("prefill", {"target": target, "tokens": tokens, "salt": salt, "load": load}))
         scripted = self.prefills.pop(0) if self.prefills else a_prefill_result(tokens=tokens)

@@ -13,6 +13,9 @@ from nightsweep.probe.client import DirectClient
 from nightsweep.probe.readings import fetch_reading
 from nightsweep.units import Seconds
 
+IDLE = "for the engine to be idle"
+"""What is said of such a wait."""
+
 POLL = 0.05
 SLOWEST_POLL = 0.5
 STILL = 2.0

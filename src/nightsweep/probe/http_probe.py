@@ -180,12 +180,14 @@ class HttpProbe:
         sampling: SamplingSpec,
         alive: Callable[[], bool],
         load: WindowRequest | None = None,
+        waiting: Callable[[str], None] = lambda what: None,
     ) -> PrefillResult:
         """Measure one prefill of exactly `tokens` fresh tokens, on an idle engine.
 
         Args:
             salt: Another one for every prefill: the prompt follows from it.
             load: Streams that decode meanwhile; they run alone for `load.window` first. None is an idle engine.
+            waiting: Told what is waited for, and "" when that is over.
 
         Raises:
             MetricsUnreadable: The engine's counters could not be read.
@@ -203,6 +205,7 @@ class HttpProbe:
                 usage=self._usage,
                 gone=gone,
                 load=load,
+                waiting=waiting,
             ).measure()
 
         return self._with_load(run, target, alive=alive)

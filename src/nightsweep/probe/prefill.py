@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from nightsweep.ports import Clock, Target, WindowRequest
 from nightsweep.probe.alone import stream_alone
 from nightsweep.probe.bodies import headers_of, path_of, sampling_of, streaming_body, words_of
 from nightsweep.probe.client import DirectClient
-from nightsweep.probe.draining import drained
+from nightsweep.probe.draining import IDLE, drained
 from nightsweep.probe.load import Load, UsageModes
 from nightsweep.probe.readings import fetch_reading, settled_reading
 from nightsweep.probe.stream import timing_of
@@ -37,6 +38,7 @@ class PrefillRun:
 
     Attributes:
         load: Streams that decode meanwhile, and for how long alone before; None is an idle engine.
+        waiting: Told what is waited for.
     """
 
     client: DirectClient
@@ -49,6 +51,7 @@ class PrefillRun:
     usage: UsageModes
     gone: asyncio.Event
     load: WindowRequest | None = None
+    waiting: Callable[[str], None] = lambda what: None
 
     async def measure(self) -> PrefillResult:
         """Return the result with its flags; a failed request, or a load that does not come up, is a flagged result.
@@ -58,7 +61,9 @@ class PrefillRun:
         """
         started = self.clock.now()
         ids, source = await self._prompt()
+        self.waiting(IDLE)
         was_idle = await drained(self.client, self.target, clock=self.clock, timeout=IDLE_TIMEOUT, gone=self.gone)
+        self.waiting("")
         if self.load is None:
             beside, (before, timing, after) = None, await self._once(ids)
         else:
@@ -88,7 +93,9 @@ class PrefillRun:
             seen = await self._once(ids)
             held = held and not streams.failed.is_set()
         if not self.gone.is_set():
+            self.waiting(IDLE)
             await drained(self.client, self.target, clock=self.clock, timeout=IDLE_TIMEOUT, gone=self.gone)
+            self.waiting("")
         return Beside(load.concurrency, alone=alone, held=held), seen
 
     async def _once(self, ids: list[int]) -> tuple[Reading, RequestTiming, Reading]:

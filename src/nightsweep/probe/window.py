@@ -121,7 +121,10 @@ class WindowRun:
             return closing
         if not self.load.started.is_set():
             return self._not_held(f"{self.load.silent_streams()} streams had no token yet")
-        return await self._opening_reading(min(deadline, self.clock.monotonic() + self.patience.gauges))
+        try:
+            return await self._opening_reading(min(deadline, self.clock.monotonic() + self.patience.gauges))
+        finally:
+            self.request.waiting("")
 
     async def _opening_reading(self, deadline: float) -> Reading | Closing:
         """Return the first reading in which the engine runs all streams, or why there was none by the deadline."""
@@ -130,12 +133,14 @@ class WindowRun:
                 reading = await self._reading()
             except MetricsUnreadable as error:
                 late = Closing("request_failed", f"the opening reading failed: {error}")
+                self.request.waiting(f"for the engine's counters: {error}")
             else:
                 require_counter(reading, self.target.dialect, "generation_tokens")
                 if self._all_run(reading):
                     return reading
                 told = f"{_told(reading, 'running')} running, {_told(reading, 'waiting')} waiting"
                 late = self._not_held(f"the engine reports {told}")
+                self.request.waiting(f"for the engine to run {_all(self.request.concurrency)}: it reports {told}")
             if self.clock.monotonic() > deadline:
                 return late
             closing = await self._interrupted(RAMP_POLL)
@@ -149,7 +154,9 @@ class WindowRun:
 
     def _not_held(self, reason: str) -> Closing:
         errors = "; ".join(self.load.first_errors())
-        waited = f"{self.request.concurrency} streams did not run together in time: {reason}"
+        streams = self.request.concurrency
+        some = "the stream did not run" if streams == 1 else f"{streams} streams did not run together"
+        waited = f"{some} in time: {reason}"
         return Closing("underfilled", f"{waited}; {errors}" if errors else waited)
 
     async def _reading(self) -> Reading:
@@ -266,6 +273,10 @@ class WindowRun:
             waiting.cancel()
             dying.cancel()
             await asyncio.gather(waiting, dying, return_exceptions=True)
+
+
+def _all(streams: int) -> str:
+    return "the stream" if streams == 1 else f"all {streams} streams"
 
 
 def _told(reading: Reading, name: str) -> str:

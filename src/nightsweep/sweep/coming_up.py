@@ -1,4 +1,7 @@
-"""What is said while the streams of a load come up: hundreds of them take tens of seconds, in which nothing else is heard."""
+"""What is said while a measurement waits: for hundreds of streams to come up, for the engine to run them or to be idle.
+
+That takes tens of seconds, in which nothing else is heard.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,11 @@ SAID_EVERY = 10.0
 class ComingUp:
     """Says how many streams have had their first token: every `SAID_EVERY` seconds until all have, and once more then.
 
+    What else the probe waits for is said as seldom, for as long as it does.
+
     Attributes:
         what: The load, for people.
+        streams: 0 where there is no load, and only the rest is said.
     """
 
     what: str
@@ -26,6 +32,7 @@ class ComingUp:
     clock: Clock
     _up: int = 0
     _told: bool = False
+    _waiting: str = ""
     _begun: MonotonicSeconds = field(init=False)
     _said: MonotonicSeconds = field(init=False)
 
@@ -36,15 +43,22 @@ class ComingUp:
         """Note how many are up; called by the probe, in a thread of its own."""
         self._up = up
 
+    def note_waiting(self, what: str) -> None:
+        """Note what is waited for, "" for nothing any more; called by the probe, in a thread of its own."""
+        self._waiting = what
+
     def look(self) -> None:
         """Say what is to be said by now; called by the loop, several times a second."""
         now = self.clock.monotonic()
-        if self._up >= self.streams:
-            if self._told:
-                self._told = False
-                which = "the stream is up" if self.streams == 1 else f"all {self.streams} streams are up"
-                self.say("ramp", f"{self.what}: {which}, after {now - self._begun:.0f} s")
-        elif now - self._said >= SAID_EVERY:
+        if self._up >= self.streams and self._told:
+            self._told = False
+            which = "the stream is up" if self.streams == 1 else f"all {self.streams} streams are up"
+            self.say("ramp", f"{self.what}: {which}, after {now - self._begun:.0f} s")
+        waiting = self._waiting
+        if waiting and now - self._said >= SAID_EVERY:
+            self._said = now
+            self.say("waiting", f"{self.what}: waiting {waiting}, after {now - self._begun:.0f} s")
+        elif self._up < self.streams and now - self._said >= SAID_EVERY:
             self._said, self._told = now, True
             which = (
                 "the stream has had no token yet"
@@ -56,7 +70,7 @@ class ComingUp:
 
     def noted_in(self, request: WindowRequest) -> WindowRequest:
         """Return the request with its streams noted here."""
-        return replace(request, coming_up=self.note)
+        return replace(request, coming_up=self.note, waiting=self.note_waiting)
 
     def beside(self, alive: Callable[[], bool]) -> Callable[[], bool]:
         """Return `alive`, which is asked several times a second, with a look here."""

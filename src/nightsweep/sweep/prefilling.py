@@ -75,18 +75,17 @@ def _salt(work: Measuring, running: Running, repeat: PrefillRepeat, *, attempt: 
 def _prefill(work: Measuring, running: Running, repeat: PrefillRepeat, *, salt: str) -> PrefillResult:
     started = work.tools.clock.now()
     target = replace(running.target, request_timeout=work.probe.request_timeout)
-    alive, load = work.alive(running), None
-    if repeat.under_load:
-        streams = coming_up(work, f"{running.config.name} {prefill_name(repeat)}", repeat.under_load)
-        alive, load = streams.beside(alive), streams.noted_in(_load(work, repeat))
+    streams = coming_up(work, f"{running.config.name} {prefill_name(repeat)}", repeat.under_load)
+    load = streams.noted_in(_load(work, repeat)) if repeat.under_load else None
     try:
         result = work.tools.probe.prefill(
             target,
             tokens=repeat.tokens,
             salt=salt,
             sampling=work.probe.sampling,
-            alive=alive,
+            alive=streams.beside(work.alive(running)),
             load=load,
+            waiting=streams.note_waiting,
         )
         if "request_failed" not in result.flags or not died_of(work.tools, running, result.detail):
             return result

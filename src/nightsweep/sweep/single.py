@@ -13,7 +13,7 @@ from nightsweep.plan.model import Repeat, SingleBatchSpec
 from nightsweep.ports import SingleBatchRequest
 from nightsweep.sweep.boot import ENDED, Running, died_of, lives_on
 from nightsweep.sweep.conditions import single_batch_conditions
-from nightsweep.sweep.measure import Measuring, kept, noted, until_clean, with_identity
+from nightsweep.sweep.measure import Measuring, coming_up, kept, noted, until_clean, with_identity
 from nightsweep.sweep.surroundings import watched, with_box
 from nightsweep.units import Seconds
 
@@ -32,7 +32,7 @@ def measure_single_batch(
 
     def once(attempt: int) -> WindowResult:
         salt = f"single-{work.lease.sweep_id}-{running.boot_id}-{repeat.index}-{attempt}"
-        result = running.hide.window(_measured(work, running, spec, salt=salt))
+        result = running.hide.window(_measured(work, running, spec, what=single_batch_name(repeat), salt=salt))
         conditions = single_batch_conditions(
             work.plan, running, spec, box_fingerprint=work.box_fingerprint, software=work.tools.software
         )
@@ -47,19 +47,21 @@ def single_batch_name(repeat: Repeat) -> str:
     return f"single batch #{repeat.index + 1}"
 
 
-def _measured(work: Measuring, running: Running, spec: SingleBatchSpec, *, salt: str) -> WindowResult:
+def _measured(work: Measuring, running: Running, spec: SingleBatchSpec, *, what: str, salt: str) -> WindowResult:
+    said = coming_up(work, f"{running.config.name} {what}", 0)
     request = SingleBatchRequest(
         input=spec.input,
         output=spec.output,
         temperature=float(spec.temperature),
         salt=salt,
         sampling=work.probe.sampling,
+        waiting=said.note_waiting,
     )
     started = work.tools.clock.now()
     target = replace(running.target, request_timeout=work.probe.request_timeout)
     with watched(work.tools, running.handle, window=WATCHED) as watch:
         try:
-            raw = work.tools.probe.single_batch(target, request, alive=work.alive(running))
+            raw = work.tools.probe.single_batch(target, request, alive=said.beside(work.alive(running)))
             failure = next((one.error for one in raw.requests if one.error is not None), None)
             if raw.ended_early is None and died_of(work.tools, running, failure):
                 raw = replace(raw, ended_early="engine_exited", detail=f"{ENDED}; {failure}")

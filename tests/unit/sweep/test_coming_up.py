@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from nightsweep.plan.fingerprint import with_prompts_hash
+from nightsweep.plan.model import SingleBatchSpec
 from nightsweep.ports import WindowRequest
 from nightsweep.units import Seconds
 from tests.unit.sweep.builders import World, a_config, a_plan
@@ -46,6 +50,53 @@ def test_a_load_that_comes_up_at_once_is_no_news() -> None:
     slowly(world, each=1.0)
     world.play(a_plan(a_config("mtp"), concurrency=(4,), repeats=1))
     assert said(world) == []
+
+
+def test_what_else_is_waited_for_is_told_every_ten_seconds_while_it_lasts() -> None:
+    world = World()
+    plain = world.probe.window
+
+    def window(target: Any, request: WindowRequest, *, alive: Any) -> Any:
+        request.coming_up(request.concurrency)
+        request.waiting("for the engine to run all 4 streams: it reports 2 running, 2 waiting")
+        _pass(world, 25.0, alive)
+        request.waiting("")
+        _pass(world, 25.0, alive)
+        return plain(target, request, alive=alive)
+
+    world.probe.window = window  # type: ignore[method-assign]
+    world.play(a_plan(a_config("mtp"), concurrency=(4,), repeats=1))
+    told = "mtp c=4 T=0.7: waiting for the engine to run all 4 streams: it reports 2 running, 2 waiting, after"
+    assert [one.message for one in world.heard if one.phase == "waiting"] == [f"{told} 10 s", f"{told} 20 s"]
+
+
+@pytest.mark.parametrize("kind", ["prefill", "single_batch"])
+def test_a_wait_for_an_idle_engine_is_told(kind: str) -> None:
+    world = World()
+    plain = getattr(world.probe, kind)
+
+    def measured(target: Any, *args: Any, alive: Any, **more: Any) -> Any:
+        waiting = more["waiting"] if kind == "prefill" else args[0].waiting
+        waiting("for the engine to be idle")
+        _pass(world, 12.0, alive)
+        return plain(target, *args, alive=alive, **more)
+
+    setattr(world.probe, kind, measured)
+    plan = a_plan(a_config("mtp"), concurrency=(4,), repeats=1, prefill=kind == "prefill")
+    if kind == "single_batch":
+        plan = with_prompts_hash(
+            replace(plan, probe=replace(plan.probe, single_batch=SingleBatchSpec(runs=1))), "a" * 64
+        )
+    world.play(plan)
+    what = "prefill of 2,000 tokens #1" if kind == "prefill" else "single batch #1"
+    told = [one.message for one in world.heard if one.phase == "waiting"]
+    assert told == [f"mtp {what}: waiting for the engine to be idle, after 10 s"]
+
+
+def _pass(world: World, seconds: float, alive: Any) -> None:
+    for _ in range(round(seconds * 10)):
+        world.clock.sleep(Seconds(0.1))
+        assert alive()
 
 
 def test_a_warm_up_is_told_before_it_begins() -> None:
