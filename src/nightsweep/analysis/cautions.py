@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -16,6 +16,15 @@ from nightsweep.analysis.values import BootRow, WindowRow
 
 RULED = "decided"
 """State of a sweep's own rule that stands (`rounds.DECIDED`)."""
+
+
+Place = tuple[int, float]
+"""Streams, temperature."""
+
+
+def decided_for(config: str, rule: Mapping[str, Any] | None) -> bool:
+    """Return whether a sweep's own rule stands, and leads with this config."""
+    return rule is not None and rule["state"] == RULED and bool(rule["leader"] == config)
 
 
 @dataclass(frozen=True)
@@ -32,7 +41,8 @@ class Story:
 
     Attributes:
         names: Of all configs with a clean window in the cells.
-        held: Against the runner-up, then the fallback.
+        held: Against the runner-up, the strongest other of each cell, and the fallback.
+        strongest: The other config of highest mean by cell; empty where the sweep's own rule decided for the choice.
         rule: See `grounds.Material`.
     """
 
@@ -45,6 +55,7 @@ class Story:
     left_out: Mapping[str, LeftOut]
     boots: Sequence[BootRow]
     rule: Mapping[str, Any] | None
+    strongest: Mapping[Place, str] = field(default_factory=dict)
 
     @property
     def concerned(self) -> dict[str, str]:
@@ -60,7 +71,7 @@ class Story:
     @property
     def ruled(self) -> bool:
         """Whether the sweep's own rule decided for the chosen config."""
-        return self.rule is not None and self.rule["state"] == RULED and self.rule["leader"] == self.chosen
+        return decided_for(self.chosen, self.rule)
 
 
 def cautions(story: Story, rows: Sequence[WindowRow]) -> Iterator[str]:
@@ -106,10 +117,10 @@ def _worse(story: Story) -> Iterator[str]:
     for one in story.held:
         found = one.found
         if found.verdict == WORSE:
-            part = story.concerned[one.other]
+            part = "the fallback " if one.other == story.fallback else ""
             at = place_said(found.streams, found.temperature)
             span = "" if found.low is None or found.high is None else f" ({found.low:.3f}–{found.high:.3f})"
-            yield f"SHOWN TO BE WORSE than {part} {story.names[one.other]} at {at}: x{found.ratio:.3f}{span}"
+            yield f"SHOWN TO BE WORSE than {part}{story.names[one.other]} at {at}: x{found.ratio:.3f}{span}"
 
 
 def _against_the_rule(story: Story) -> Iterator[str]:
@@ -158,7 +169,8 @@ def _not_shown(story: Story) -> Iterator[str]:
     """Yield where the choice is not what the evidence shows to be the best; the sweep's own rule looks at all cells together."""
     for one in story.held:
         found = one.found
-        if one.other == story.runner_up and found.verdict == UNDECIDED and not story.ruled:
+        rival = one.other in (story.runner_up, story.strongest.get((found.streams, found.temperature)))
+        if rival and found.verdict == UNDECIDED and not story.ruled:
             more = f"; about {text.plural(found.needed, 'further window')} of each would tell" if found.needed else ""
             at = place_said(found.streams, found.temperature)
             yield f"not shown to be better than {story.names[one.other]} at {at}: {found.verdict}{more}"

@@ -101,12 +101,14 @@ def _compared(
         pooled.get((side.fingerprint, side.conditions, cell[0], float(cell[1]))) for side in (pairing.a, pairing.b)
     )
     a, b = (_spread(side.get(cell, ())) for side in sides)
-    return Compared(*cell, a, b, _as_stated(plain, a, b), one, other, pooled_ratio(one, other))
+    return Compared(*cell, a, b, as_stated(plain, a, b), one, other, pooled_ratio(one, other))
 
 
-def _as_stated(plain: Comparison, a: Spread | None, b: Spread | None) -> Comparison:
+def as_stated(
+    plain: Comparison, a: Spread | None, b: Spread | None, *, names: tuple[str, str] = ("A", "B")
+) -> Comparison:
     """Return the comparison with a lone row that is no single run called what its file says it is."""
-    lone = [(name, side) for name, side in (("A", a), ("B", b)) if side is not None and side.n == 1]
+    lone = [(name, side) for name, side in zip(names, (a, b), strict=True) if side is not None and side.n == 1]
     if all(side.stated == 1 for _, side in lone) or text.ONE_RUN not in (plain.why or ""):
         return plain
     said = "; ".join(f"{name}: {text.lone(side)}" for name, side in lone)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from nightsweep.analysis.cautions import Held, Story, cautions, of_runner_up, place_said, remarks
+from nightsweep.analysis.cautions import Held, Place, Story, cautions, decided_for, of_runner_up, place_said, remarks
+from nightsweep.analysis.compared import as_stated
 from nightsweep.analysis.comparing import UNDECIDED, Comparison, compare
 from nightsweep.analysis.intervals import Noise, Observation, interval_of, noise_of
 from nightsweep.analysis.one_question import OneQuestion
@@ -106,7 +107,9 @@ def evidence_of(choice: Choice, material: Material, kept: OneQuestion, among: Se
     conditions = [expanded((row.conditions, row.box, row.simulated), material.documents) for row in one_each(rows)]
     _, moved = held_fixed(conditions)
     names = {row.config_fingerprint: row.config for row in measured(material.windows)}
-    held = _held_against(choice, runner_up, rows, observations, family)
+    strongest = {} if decided_for(choice.chosen, material.rule) else _strongest(choice.chosen, among, everything)
+    held = _held_against(choice, runner_up, rows, observations, family, strongest=strongest)
+    held = tuple(_as_stated(one, choice.chosen, everything) for one in held)
     story = Story(
         chosen=choice.chosen,
         fallback=choice.fallback,
@@ -117,6 +120,7 @@ def evidence_of(choice: Choice, material: Material, kept: OneQuestion, among: Se
         left_out=kept.left_out,
         boots=material.boots,
         rule=material.rule,
+        strongest=strongest,
     )
     return Evidence(
         cells=cells,
@@ -199,18 +203,48 @@ def _held_against(
     rows: Sequence[WindowRow],
     observations: Mapping[int, Observation],
     family: Sequence[Observation],
+    *,
+    strongest: Mapping[Place, str],
 ) -> tuple[Held, ...]:
-    """Return how the chosen config stands to the runner-up and the fallback, cell by cell."""
+    """Return how the chosen config stands to the runner-up and the fallback, cell by cell, and to the strongest other of each.
+
+    A config that is the strongest in some cells is compared over all that both have, so that the level holds over them
+    together; only those in which it is the strongest are told.
+    """
     by_config: dict[str, list[Observation]] = defaultdict(list)
     for row in rows:
         by_config[row.config_fingerprint].append(observations[row.window_id])
-    others = [name for name in dict.fromkeys((runner_up, choice.fallback)) if name is not None]
+    whole = (runner_up, choice.fallback)
+    others = dict.fromkeys((runner_up, *strongest.values(), choice.fallback))
     return tuple(
         Held(other, found)
         for other in others
-        if other != choice.chosen and other in by_config
+        if other is not None and other != choice.chosen and other in by_config
         for found in compare(by_config[other], by_config[choice.chosen], family=family)
+        if other in whole or strongest.get((found.streams, found.temperature)) == other
     )
+
+
+def _strongest(chosen: str, among: Sequence[str], cells: Sequence[CellEvidence]) -> dict[Place, str]:
+    """Return the config of highest mean, but for the chosen one, in each cell that the chosen one has."""
+    own = {(cell.concurrency, cell.temperature) for cell in cells if cell.config == chosen}
+    best: dict[tuple[int, Decimal], CellEvidence] = {}
+    for cell in cells:
+        place = cell.concurrency, cell.temperature
+        rival = cell.config in among and cell.config != chosen and place in own
+        if rival and (place not in best or cell.mean > best[place].mean):
+            best[place] = cell
+    return {(streams, float(degrees)): cell.config for (streams, degrees), cell in best.items()}
+
+
+def _as_stated(one: Held, chosen: str, cells: Sequence[CellEvidence]) -> Held:
+    """Return the same with a lone row that is no single run called what its file says it is, as `compare` does it."""
+    place = one.found.streams, one.found.temperature
+    here = {cell.config: cell for cell in cells if (cell.concurrency, float(cell.temperature)) == place}
+    other, own = (here.get(name) for name in (one.other, chosen))
+    if other is None or own is None:
+        return one
+    return Held(one.other, as_stated(one.found, other.spread, own.spread, names=(other.name, own.name)))
 
 
 def _told(found: Comparison, other: str) -> str:

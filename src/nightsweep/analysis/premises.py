@@ -84,7 +84,7 @@ class Evidence:
     Attributes:
         configs: Names by fingerprint, in the plan's order, of the configs that the question is among.
         runner_up: Fingerprint of the best of the others; None where there is no other.
-        verdicts: How the chosen one stands to the runner-up and the fallback, in words, cell by cell.
+        verdicts: How the chosen one stands to the runner-up, the strongest other of each cell and the fallback, in words.
         not_fixed: Conditions that were not the same over all windows, by name, each with its values in words.
         warnings: What a reader must not miss of the choice and the fallback, the gravest first.
         of_runner_up: What must not be missed of the runner-up's own evidence.

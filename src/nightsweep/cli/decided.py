@@ -89,6 +89,8 @@ def decision_lines(
     yield from _ruled(decision.evidence.rule)
     yield Line(f"evidence, {RATES[decision.evidence.kind]} in tokens/s, all streams", style="title")
     yield from (Line(f"  {_cell(cell)}") for cell in decision.evidence.cells)
+    if decision.evidence.rule is not None and decision.evidence.verdicts:
+        yield Line("  each cell by itself, which the rule above does not go by: it ranks over all its places together")
     yield from (Line(f"  {verdict}") for verdict in decision.evidence.verdicts)
     yield from (Line(f"  {note}", style="note") for note in decision.evidence.notes)
     for name, values in decision.evidence.not_fixed.items():

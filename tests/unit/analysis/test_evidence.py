@@ -9,7 +9,7 @@ import pytest
 
 from nightsweep.analysis import sides
 from nightsweep.analysis.compared import compared
-from nightsweep.analysis.comparing import Comparison, compare
+from nightsweep.analysis.comparing import BOOTS_UNKNOWN, Comparison, compare
 from nightsweep.analysis.evidence import Choice, decide
 from nightsweep.analysis.expected import Expected, expected_and_found
 from nightsweep.analysis.pooled import observed
@@ -101,6 +101,13 @@ def test_the_noise_is_that_of_the_whole_night_as_compare_takes_it() -> None:
     assert f"({one.plain.low:.3f}–{one.plain.high:.3f})" in night.evidence.verdicts[0]
 
 
+def test_that_all_rests_on_one_boot_of_each_config_is_a_warning_as_compare_has_it() -> None:
+    once = [*of("five", 100.0, 101.0, 100.4), *of("seven", 90.0, 91.0, 90.2, first=10)]
+    assert BOOTS_UNKNOWN in decided(*once, choice=Choice("five", "seven", None)).evidence.warnings
+    twice = [*in_two_boots("five", 100.0, 101.0), *in_two_boots("seven", 90.0, 91.0, first=10)]
+    assert BOOTS_UNKNOWN not in decided(*twice, choice=Choice("five", "seven", None)).evidence.warnings
+
+
 # --- one question ------------------------------------------------------------------------------------------------
 
 
@@ -178,7 +185,54 @@ def test_a_choice_of_flagged_windows_only_says_their_flags() -> None:
 def test_a_choice_that_is_shown_to_be_worse_is_said_first() -> None:
     rows = [*of("five", 20.0, 20.1, 19.9), *of("seven", 26.0, 26.1, 25.9, first=10), *of("four", 10.0, first=20)]
     warnings = decided(*rows, choice=Choice("five", "four", None)).evidence.warnings
-    assert warnings[0].startswith("SHOWN TO BE WORSE than the runner-up seven at 1 stream, T=0.7: x0.769")
+    assert warnings[0].startswith("SHOWN TO BE WORSE than seven at 1 stream, T=0.7: x0.769")
+
+
+def test_the_strongest_other_of_each_cell_is_looked_at_and_not_the_next_one_over_all_alone() -> None:
+    rows = [
+        *of("five", 100.0, 100.2, 99.8),
+        *of("seven", 90.0, 90.1, 89.9, first=10),
+        *of("four", 50.0, 51.0, first=20),
+    ]
+    wide = {"concurrency": 16}
+    rows += [*of("five", 200.0, 180.0, 220.0, first=30, **wide), *of("seven", 150.0, 151.0, first=40, **wide)]
+    rows += of("four", 197.0, 178.0, 216.0, first=50, **wide)
+    evidence = decided(*rows, choice=Choice("five", "seven", None)).evidence
+    assert evidence.runner_up == "seven"
+    told = [one.split(" at ")[:2] for one in evidence.verdicts]
+    assert [(who, at.split(",")[0]) for who, at in told] == [
+        ("against seven", "1 stream"),
+        ("against seven", "16 streams"),
+        ("against four", "16 streams"),
+    ]
+    assert any(one.startswith("not shown to be better than four at 16 streams, T=0.7") for one in evidence.warnings)
+
+
+def test_a_fallback_that_is_the_strongest_of_a_cell_is_held_to_the_same() -> None:
+    rows = [
+        *of("five", 100.0, 100.2, 99.8),
+        *of("seven", 90.0, 90.1, 89.9, first=10),
+        *of("four", 50.0, 51.0, first=20),
+    ]
+    wide = {"concurrency": 16}
+    rows += [*of("five", 200.0, 180.0, 220.0, first=30, **wide), *of("seven", 150.0, 151.0, first=40, **wide)]
+    rows += of("four", 197.0, 178.0, 216.0, first=50, **wide)
+    warnings = decided(*rows, choice=Choice("five", "four", None)).evidence.warnings
+    assert any("not shown to be better than four at 16 streams" in one for one in warnings)
+    worse = decided(*rows, choice=Choice("four", "five", None)).evidence.warnings
+    assert worse[0].startswith("SHOWN TO BE WORSE than the fallback five at 1 stream, T=0.7")
+
+
+def test_means_of_several_runs_are_not_called_one_run_each_in_a_verdict() -> None:
+    rows = [*of("five", 28.5, notes=("a mean of 3 runs",)), *of("seven", 26.0, first=10, notes=("a mean of 3 runs",))]
+    (verdict,) = decided(*rows, choice=Choice("five", "seven", None)).evidence.verdicts
+    assert verdict.endswith(
+        "no spread of the single runs is known (seven: mean of 3 runs, spread unknown; five: mean of 3 runs, spread unknown)"
+    )
+    (plain,) = decided(
+        *of("five", 28.5), *of("seven", 26.0, first=10), choice=Choice("five", "seven", None)
+    ).evidence.verdicts
+    assert "one run of each is no measurement" in plain
 
 
 def test_a_choice_with_a_failed_boot_says_so() -> None:

@@ -208,6 +208,9 @@ def test_a_persons_decision_keeps_the_rules_own_end_and_does_not_warn_of_what_th
     assert not any("plain" in one for one in decision.evidence.warnings)
     lines = [line.text for line in decision_lines(decision, state="standing", changes=(), skipped=())]
     assert f"  {rule['said']}" in lines
+    by_itself = next(at for at, line in enumerate(lines) if line.startswith("  each cell by itself, which the rule"))
+    assert lines[by_itself + 1].startswith("  against k=4 at ")
+    assert not any(line.startswith("  against ") for line in lines[:by_itself])
     assert any(line.startswith("  k=4: the leader is ahead by ") and "(95%: " in line for line in lines)
 
 
