@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nightsweep.errors import DialectMismatch, MetricsUnreadable
+from nightsweep.errors import DialectMismatch, MetricsUnreadable, RequestFailed
 from nightsweep.measurement.derive import derive
 from nightsweep.measurement.values import WindowResult
 from nightsweep.plan.model import SamplingSpec
@@ -300,6 +300,12 @@ def test_what_a_window_waits_for_is_told_and_that_it_is_over(engine: TinyEngine,
     engine.lying_running = -1
     probe.window(target_of(engine), replace(asked, concurrency=1, ramp_timeout=Seconds(2.0)), alive=always)
     assert told[-2:] == ["for the engine to run the stream: it reports 0 running, 0 waiting", ""]
+
+
+def test_a_warm_up_in_which_every_request_fails_says_so(engine: TinyEngine, probe: HttpProbe) -> None:
+    engine.status = 503
+    with pytest.raises(RequestFailed, match="out of order"):
+        probe.warm_up(target_of(engine), a_window(), alive=always)
 
 
 def test_a_prefill_tells_that_it_waits_for_an_idle_engine(engine: TinyEngine, probe: HttpProbe) -> None:

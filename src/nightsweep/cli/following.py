@@ -62,7 +62,7 @@ def run_on_service(
     from nightsweep import wiring
     from nightsweep.analysis.values import Filters
     from nightsweep.service.prefect_api import PrefectApi
-    from nightsweep.sweep.left import configs_failed
+    from nightsweep.sweep.left import configs_failed, configs_unmeasured
 
     plan, _ = wiring.load_plan(text, source=source, base=base)  # a mistake is told here, not in a log of the service
     api = PrefectApi(chosen.prefect_api_url or f"http://127.0.0.1:{chosen.prefect_port}/api")
@@ -89,7 +89,8 @@ def run_on_service(
         )
     if row.state == "done" and row.repeats_clean:
         with wiring.open_store(chosen) as store:
-            return EXIT_FAILED if configs_failed(plan, store.stored(row.sweep_id)) else 0
+            stored = store.stored(row.sweep_id)
+        return EXIT_FAILED if configs_failed(plan, stored) or configs_unmeasured(plan, stored) else 0
     return EXIT_FAILED if row.state == "failed" or not row.repeats_clean else EXIT_WORK_LEFT
 
 

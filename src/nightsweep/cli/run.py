@@ -21,9 +21,9 @@ from nightsweep import wiring
 def command(file: str, until: str | None, reuse: bool, on_service: bool, as_json: bool) -> None:
     """Run a sweep FILE now, in this process, or go on with it: what is stored is not measured again.
 
-    Ends with the table of cells. Exit code 0: done; 1: the sweep failed, or a config did (its engine does not come up), or
-    nothing was measured; 2: the file is invalid; 3: stopped with work left. A config that fails is a result: the sweep goes on
-    to the others, and ends as `done` with the failed ones named.
+    Ends with the table of cells. Exit code 0: done; 1: the sweep failed, or a config did (its engine does not come up) or has
+    no clean window, or nothing was measured; 2: the file is invalid; 3: stopped with work left. A config that fails is a
+    result: the sweep goes on to the others, and ends as `done` with those named.
 
     A file with other configs, or another probe, makes a new sweep. With --reuse it takes over the clean windows, prefills and
     single-batch runs of earlier sweeps on this box whose conditions are equal (config, image, model, probe, box, software), and

@@ -271,7 +271,8 @@ def print_others(queries: object, filters: object, *, label: str) -> None:
 
 
 def exit_code(outcome: Outcome) -> int:
-    """0 done, 1 failed, a config failed or nothing measured, 3 stopped with work left."""
-    if outcome.state == "failed" or outcome.windows_done == 0 or (outcome.state == "done" and outcome.failed):
+    """0 done, 1 failed, a config failed or has no clean window, or nothing measured, 3 stopped with work left."""
+    missing = outcome.state == "done" and (outcome.failed or outcome.unmeasured)
+    if outcome.state == "failed" or outcome.windows_done == 0 or missing:
         return EXIT_FAILED
     return 0 if outcome.state == "done" else EXIT_WORK_LEFT

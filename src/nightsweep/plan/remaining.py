@@ -137,6 +137,14 @@ def failed_configs(
     return tuple(config.name for config in plan.configs if config.fingerprint in given_up)
 
 
+def unmeasured_configs(plan: SweepPlan, *, windows: Windows) -> tuple[str, ...]:
+    """Return the names of configs that have windows, and no clean one, in the plan's order."""
+    clean: dict[str, bool] = {}
+    for (config, _, _, _), (is_clean, _) in windows.items():
+        clean[config] = clean.get(config, False) or is_clean
+    return tuple(config.name for config in plan.configs if clean.get(config.fingerprint) is False)
+
+
 def prefill_key(prefill: PrefillRepeat) -> tuple[str, int, int, int]:
     """Return the key of a prefill among the stored ones."""
     return prefill.config, prefill.tokens, prefill.under_load, prefill.index

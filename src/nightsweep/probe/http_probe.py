@@ -148,7 +148,11 @@ class HttpProbe:
         return self._with_load(ask, target)
 
     def warm_up(self, target: Target, request: WindowRequest, *, alive: Callable[[], bool]) -> None:
-        """Run an uncounted load until every stream has had some tokens, or `request.window` is over; then let it drain."""
+        """Run an uncounted load until every stream has had some tokens, or `request.window` is over; then let it drain.
+
+        Raises:
+            RequestFailed: Streams kept failing.
+        """
 
         async def run(clients: Clients, gone: asyncio.Event) -> None:
             await self._window_run(clients, target, request, gone).warm_up()

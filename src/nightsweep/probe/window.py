@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from nightsweep.errors import MetricsUnreadable
+from nightsweep.errors import MetricsUnreadable, RequestFailed
 from nightsweep.measurement.flags import SETTLING
 from nightsweep.measurement.values import OccupancySample, RawWindow, Reading
 from nightsweep.ports import Clock, Target, WindowRequest
@@ -106,13 +106,22 @@ class WindowRun:
         return await self._settled(started, before, after, ramp, closing)
 
     async def warm_up(self) -> None:
-        """Run until every stream has had some tokens, or the time is over; then disconnect and wait until idle."""
+        """Run until every stream has had some tokens, or the time is over; then disconnect and wait until idle.
+
+        Raises:
+            RequestFailed: Streams kept failing, or no request had a token and some failed: the engine is not warm.
+        """
         deadline = self.clock.monotonic() + self.request.window
+        closing: Closing | None = None
         async with self.load:
-            while not self.load.warmed(chunks=ENOUGH_CHUNKS) and self.clock.monotonic() < deadline:
-                if await self._interrupted(RAMP_POLL):
-                    break
+            while not (closing or self.load.warmed(chunks=ENOUGH_CHUNKS)) and self.clock.monotonic() < deadline:
+                closing = await self._interrupted(RAMP_POLL)
         await self._drained()
+        errors = self.load.first_errors() if self.load.silent_streams() == self.request.concurrency else ()
+        if closing is None and errors:
+            closing = Closing("request_failed", "; ".join(errors))
+        if closing is not None and closing.flag == "request_failed":
+            raise RequestFailed(url=self.target.load_url, reason=closing.detail)
 
     async def _ramp(self) -> Reading | Closing:
         deadline = self.clock.monotonic() + self.request.ramp_timeout

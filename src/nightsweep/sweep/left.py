@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from nightsweep.analysis.text import plural
 from nightsweep.errors import StoreUnavailable
 from nightsweep.plan.model import BootTask, SweepPlan
-from nightsweep.plan.remaining import failed_configs, gave_up, remaining
+from nightsweep.plan.remaining import failed_configs, gave_up, remaining, unmeasured_configs
 from nightsweep.ports import Store, Stored
 from nightsweep.sweep.deciding import decision_now
 
@@ -49,19 +49,33 @@ def configs_failed(plan: SweepPlan, stored: Stored) -> tuple[str, ...]:
         )
 
 
-def failed_said(store: Store, plan: SweepPlan, sweep_id: int) -> str | None:
-    """Return which configs failed, for people; None when none did, or the database, which would tell, is away."""
+def configs_unmeasured(plan: SweepPlan, stored: Stored) -> tuple[str, ...]:
+    """Return the names of configs that did not fail, and of whose windows every one is flagged."""
+    failed = configs_failed(plan, stored)
+    return tuple(name for name in unmeasured_configs(plan, windows=stored.windows) if name not in failed)
+
+
+def missing_said(store: Store, plan: SweepPlan, sweep_id: int, *, done: bool) -> tuple[str, ...]:
+    """Return which configs failed, and of a sweep that is done which have no clean window, for people.
+
+    Nothing when the database, which would tell, is away.
+    """
     try:
         stored = store.stored(sweep_id)
     except StoreUnavailable:
-        return None
-    failed = configs_failed(plan, stored)
-    if not failed:
-        return None
-    boots = sum(map(len, stored.failed_boots.values()))
-    named = ", ".join(failed[:FEW]) + (f" and {len(failed) - FEW} more" if len(failed) > FEW else "")
-    many = f"{len(failed)} of {plural(len(plan.configs), 'config')}"
-    return f"{many} FAILED ({plural(boots, 'failed boot')}, see `nightsweep boots`): {named}"
+        return ()
+    of, said = plural(len(plan.configs), "config"), list[str]()
+    if failed := configs_failed(plan, stored):
+        boots = plural(sum(map(len, stored.failed_boots.values())), "failed boot")
+        said.append(f"{len(failed)} of {of} FAILED ({boots}, see `nightsweep boots`): {_named(failed)}")
+    if done and (flagged := configs_unmeasured(plan, stored)):
+        seen = "WITHOUT A CLEAN WINDOW (see `nightsweep cells --flagged`)"
+        said.append(f"{len(flagged)} of {of} {seen}: {_named(flagged)}")
+    return tuple(said)
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(names[:FEW]) + (f" and {len(names) - FEW} more" if len(names) > FEW else "")
 
 
 def worth_booting(

@@ -34,7 +34,7 @@ from nightsweep.sweep.expecting import write_estimates, write_expected
 from nightsweep.sweep.guard import Guard
 from nightsweep.sweep.launch import check_secrets
 from nightsweep.sweep.lease import Held, held
-from nightsweep.sweep.left import configs_failed, failed_said, left_now, worth_booting
+from nightsweep.sweep.left import configs_failed, configs_unmeasured, left_now, missing_said, worth_booting
 from nightsweep.sweep.leftovers import stop_leftovers
 from nightsweep.sweep.measure import Measuring, api_key, measure_repeat, warm_up, window_name
 from nightsweep.sweep.night import Night
@@ -226,7 +226,8 @@ def _night(run: _Run) -> tuple[str, str]:
             run.tools.store.event("sweep_stopping", stop.note, sweep_id=run.sweep_id)
     run.deciding.close(run.say)
     run.say("stop", f"{ending[0]}: no engine runs any more")
-    said = (run.deciding.said, ending[1], failed_said(run.tools.store, run.plan, run.sweep_id), _told_if_late(run))
+    missing = missing_said(run.tools.store, run.plan, run.sweep_id, done=ending[0] == "done")
+    said = (run.deciding.said, ending[1], *missing, _told_if_late(run))
     return ending[0], "; ".join(filter(None, said))
 
 
@@ -391,4 +392,5 @@ def _outcome(run: _Run, state: str, note: str) -> Outcome:
         windows_left=sum(len(task.repeats) for task in left),
         problems=tuple(f"{said} ({n} times)" if n > 1 else said for said, n in Counter(run.problems).items()),
         failed=configs_failed(run.plan, stored),
+        unmeasured=configs_unmeasured(run.plan, stored),
     )

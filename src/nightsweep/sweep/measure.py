@@ -88,9 +88,11 @@ def warm_up(work: Measuring, running: Running) -> None:
             work.tools.probe.warm_up(_through(work, running), streams.noted_in(request), alive=streams.beside(alive))
     except ProbeError as error:
         if lives_on(work.tools, running):
+            why = running.hide(str(error))
+            work.say("warmup", f"{running.config.name} is not warmed up: {why}")
             work.tools.store.event(
                 "warmup_failed",
-                running.hide(str(error)),
+                f"{running.config.name} is not warmed up: {why}",
                 level="warning",
                 sweep_id=work.lease.sweep_id,
                 boot_id=running.boot_id,

@@ -111,6 +111,7 @@ class Outcome:
         windows_left: Repeats still to be measured.
         problems: What went wrong on the way, for people.
         failed: Configs of which something stays unmeasured because their engine does not come up, by name.
+        unmeasured: Other configs of whose windows none is clean, by name.
     """
 
     sweep_id: int
@@ -121,6 +122,7 @@ class Outcome:
     windows_left: int
     problems: tuple[str, ...] = field(default_factory=tuple)
     failed: tuple[str, ...] = ()
+    unmeasured: tuple[str, ...] = ()
 
 
 class StopWanted(Exception):

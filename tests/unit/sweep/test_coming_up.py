@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nightsweep.errors import RequestFailed
 from nightsweep.plan.fingerprint import with_prompts_hash
 from nightsweep.plan.model import SingleBatchSpec
 from nightsweep.ports import WindowRequest
@@ -91,6 +92,20 @@ def test_a_wait_for_an_idle_engine_is_told(kind: str) -> None:
     what = "prefill of 2,000 tokens #1" if kind == "prefill" else "single batch #1"
     told = [one.message for one in world.heard if one.phase == "waiting"]
     assert told == [f"mtp {what}: waiting for the engine to be idle, after 10 s"]
+
+
+def test_a_warm_up_that_fails_is_said() -> None:
+    world = World()
+
+    def warm_up(target: Any, request: WindowRequest, *, alive: Any) -> None:
+        raise RequestFailed(url="u", reason="streams keep failing: HTTP 503")
+
+    world.probe.warm_up = warm_up  # type: ignore[method-assign]
+    world.play(a_plan(a_config("mtp"), concurrency=(4,), repeats=1))
+    told = [one.message for one in world.heard if one.phase == "warmup"]
+    assert "mtp is not warmed up: " in told[-1]
+    assert "HTTP 503" in told[-1]
+    assert [event.message for event in world.store.events if event.kind == "warmup_failed"] == told[-1:]
 
 
 def _pass(world: World, seconds: float, alive: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -119,6 +120,24 @@ def test_a_sweep_is_done_with_a_config_that_failed_and_says_which_and_ends_with_
     assert (outcome.state, exit_code(outcome)) == ("done", 1)
     again = world.play(a_plan(a_config("bad", k=9), a_config("good", k=None)))
     assert (again.failed, exit_code(again)) == (("bad",), 1), "going on with it changes nothing"
+
+
+def test_a_config_with_flagged_windows_only_is_named_and_ends_with_another_exit_code() -> None:
+    world = World()
+    plain, flagged = world.probe.window, set[bool]()
+
+    def window(target: Any, request: Any, *, alive: Any) -> Any:
+        raw = plain(target, request, alive=alive)
+        bad = "9" in world.host.launches[-1].command[-1]
+        flagged.add(bad)
+        return replace(raw, ended_early="underfilled", detail="4 of 8 ran") if bad else raw
+
+    world.probe.window = window  # type: ignore[method-assign]
+    outcome = world.play(a_plan(a_config("bad", k=9), a_config("good", k=None)))
+    assert flagged == {True, False}
+    assert (outcome.state, outcome.failed, outcome.unmeasured) == ("done", (), ("bad",))
+    assert outcome.note.endswith("; 1 of 2 configs WITHOUT A CLEAN WINDOW (see `nightsweep cells --flagged`): bad")
+    assert exit_code(outcome) == 1
 
 
 def test_an_engine_that_dies_and_is_measured_in_another_boot_is_no_failed_config() -> None:
