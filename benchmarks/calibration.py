@@ -42,6 +42,7 @@ class World:
         common: Share of the variance of acceptance that comes with the prompts, and so is the same for all configs.
         gap: Rate of each config over that of the one before, less 1.
         shift: Change of acceptance length from one stream to the most, as a ratio.
+        cold: Every window is of a boot of its own; `boots` is of no account then.
     """
 
     configs: int = 8
@@ -52,6 +53,7 @@ class World:
     common: float = 0.0
     gap: float = 0.05
     shift: float = 0.0
+    cold: bool = False
 
     def rate(self, config: int, streams: int) -> float:
         """The true decode rate in tokens / second."""
@@ -85,6 +87,9 @@ def night(world: World, chance: random.Random) -> list[WindowRow]:
         for (streams, temperature, repeat), shared in content.items():
             own = math.sqrt(world.common) * shared + math.sqrt(1 - world.common) * chance.gauss(0, 1)
             boot = repeat % world.boots
+            if world.cold:
+                boot = world.boots + len(rows)
+                boots[config, boot] = 1 + chance.gauss(0, world.boot_spread)
             length = world.acceptance(config, streams) * _lognormal(own, cv=world.cv / math.sqrt(streams))
             step = world.step(streams) * boots[config, boot] * (1 + chance.gauss(0, 0.002))
             rows.append(_window(len(rows), config, boot, (streams, temperature, repeat), length=length, step=step))
@@ -105,7 +110,7 @@ def _window(
         window_id=number,
         sweep_id=1,
         sweep_name="night",
-        boot_id=config * 100 + boot,
+        boot_id=config * 10_000 + boot,
         boot_round=boot,
         config_id=config,
         config=f"config {config}",
@@ -266,6 +271,8 @@ WORLDS: tuple[tuple[str, World], ...] = (
     ("two configs, two boots, six windows", replace(PLAIN, configs=2, boots=2, repeats=6)),
     ("three configs", replace(PLAIN, configs=3)),
     ("two configs, half of it common to both", replace(PLAIN, configs=2, repeats=6, common=0.5)),
+    ("every window of its own boot", replace(PLAIN, cold=True)),
+    ("two configs, every window of its own boot", replace(PLAIN, configs=2, cold=True)),
 )
 EQUAL: tuple[tuple[str, World], ...] = tuple(
     (name, replace(world, gap=0.0)) for name, world in WORLDS if "gap" not in name

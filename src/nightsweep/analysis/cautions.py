@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from nightsweep.analysis import text
-from nightsweep.analysis.comparing import UNDECIDED, WORSE, Comparison
+from nightsweep.analysis.comparing import BOOTS_UNKNOWN, UNDECIDED, WORSE, Comparison
 from nightsweep.analysis.one_question import LeftOut
 from nightsweep.analysis.premises import CellEvidence
 from nightsweep.analysis.values import BootRow, WindowRow
@@ -84,6 +84,7 @@ def cautions(story: Story, rows: Sequence[WindowRow]) -> Iterator[str]:
     yield from _against_the_rule(story)
     yield from _fallback(story)
     yield from _boots(story)
+    yield from _of_these_boots(story)
     yield from _imported(rows)
     yield from (_out(story, name) for name in story.left_out if name in story.shipped)
     yield from _not_shown(story)
@@ -145,6 +146,13 @@ def _boots(story: Story) -> Iterator[str]:
         if failed:
             kinds = ", ".join(sorted({boot.failure_kind or "unknown" for boot in failed}))
             yield f"{len(failed)} of {text.plural(len(own), 'boot')} of {story.concerned[name]} failed ({kinds})"
+
+
+def _of_these_boots(story: Story) -> Iterator[str]:
+    if any(
+        side is not None and not side.boot_spread_known for one in story.held for side in (one.found.a, one.found.b)
+    ):
+        yield BOOTS_UNKNOWN
 
 
 def _imported(rows: Sequence[WindowRow]) -> Iterator[str]:

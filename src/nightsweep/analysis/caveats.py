@@ -262,6 +262,13 @@ def _single_boots(boots: Sequence[BootRow], cells: Sequence[CellSummary]) -> Ite
     if once:
         which = "Every config was" if once == len(rounds) else f"{text.plural(once, 'config')} of {len(rounds)} were"
         yield f"{which} measured in one boot only: what differs from boot to boot is not in these ranges."
+    several = {config for config, ids in rounds.items() if len(ids) > 1}
+    shared = {cell.config_fingerprint for cell in cells if cell.decode_rate is not None and cell.decode_rate.boots > 1}
+    if apart := several - shared:
+        yield (
+            f"{text.plural(len(apart), 'config')} had several boots, but each cell in one of them only: what differs from "
+            "boot to boot is not in these ranges."
+        )
 
 
 def _conditions(cells: Sequence[CellSummary], boots: Sequence[BootRow]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from nightsweep.analysis import text
-from nightsweep.analysis.comparing import OPEN, SAME, UNDECIDED, Comparison, Difference, compare
+from nightsweep.analysis.comparing import BOOTS_UNKNOWN, OPEN, SAME, UNDECIDED, Comparison, Difference, compare
 from nightsweep.analysis.documents import spread_document
 from nightsweep.analysis.intervals import Observation
 from nightsweep.analysis.pooled import PooledRate, PooledRatio, observed, pooled_rates, pooled_ratio
@@ -23,10 +23,6 @@ from nightsweep.plan.words import NO_DATE, WHOLE_RUN
 
 Cell = tuple[int, Decimal]
 """Streams and temperature."""
-
-BOOTS_UNKNOWN = (
-    "no config had two boots: what differs from boot to boot is in no interval, and verdicts are of these boots"
-)
 
 COMPARED_FIELDS: tuple[str, ...] = (
     "concurrency",

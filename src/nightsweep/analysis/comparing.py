@@ -28,6 +28,11 @@ SAME_WITHIN = 0.03
 """Ratio within which two configs are called the same, unless the user says another."""
 MOST_WINDOWS = 10_000
 
+BOOTS_UNKNOWN = (
+    "no cell was measured in two boots of a config: what differs from boot to boot is in no interval, and verdicts are of these "
+    "boots"
+)
+"""Said where no interval holds the spread of boots (`Interval.boot_spread_known`)."""
 OPEN = "the interval holds both the same and a difference that matters"
 BETTER, WORSE, SAME, UNDECIDED = "better", "worse", "same", "undecided"
 
@@ -236,7 +241,7 @@ def _held_together(found: Sequence[Comparison], *, level: float) -> list[Compari
     for index, stands in zip(claims, holm([found[i].p or 0.0 for i in claims], level=level), strict=True):
         one = found[index]
         if not stands and one.verdict in (BETTER, WORSE):
-            why = f"{one.verdict} by itself, but among {len(claims)} cells one such comes by chance"
+            why = f"{one.verdict} by itself, but not by enough for one of {len(claims)} cells looked at together"
             together = 1 - (1 - level) / len(claims)
             held[index] = replace(one, verdict=UNDECIDED, why=why, needed=_again(one, level=together))
     return held

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from nightsweep.analysis import text
+from nightsweep.analysis.borrowing import constant
 from nightsweep.analysis.comparing import compare
-from nightsweep.analysis.intervals import Noise, Observation, Variance, interval_of, noise_of
+from nightsweep.analysis.intervals import Noise, Observation, interval_of, noise_of
 from nightsweep.analysis.pooled import observed
 from nightsweep.analysis.sides import Documents, chosen, pools_of
 from nightsweep.analysis.tables import Column, Group, Row, Table
@@ -135,8 +136,7 @@ def _of_its_own(noise: Noise, one: Observation) -> Noise:
     A step's time does not scatter by content, as a rate does, which scatters the less the more streams there are.
     """
     own = noise.within.get((one.streams, one.temperature)) or noise.by_streams.get(one.streams)
-    per_stream = None if own is None else Variance(own.value * one.streams, own.df)
-    return replace(noise, per_stream=per_stream)
+    return replace(noise, borrowed=None if own is None else constant(own.value, own.df))
 
 
 def _ratio(expected: Expected, seen: Seen, known: Documents) -> Found:

@@ -4,8 +4,9 @@ Model, in ratios of a cell's mean: value = cell mean x (1 + boot effect + window
 cells of a boot; window noise has a variance of its own for every concurrency and temperature, the same for all configs compared.
 Both variances are estimated from all windows at hand by moments, and a cell's interval is Student's with Satterthwaite's degrees
 of freedom (F. E. Satterthwaite, Biometrics Bulletin 2, 1946). What the boots' effects cost each kind of noise is their leverage
-in it (S. R. Searle, G. Casella, C. E. McCulloch, Variance Components, 1992, ch. 5 and 6). With one boot of every config the boot
-effect cannot be seen: the interval is then of that boot alone, and says so.
+in it (S. R. Searle, G. Casella, C. E. McCulloch, Variance Components, 1992, ch. 5 and 6). Where no two boots measured the same
+cell the boot effect cannot be seen: the interval is then of those boots alone, and says so. Where every window is of a boot of
+its own the two effects are one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from nightsweep.analysis.borrowing import Curve, curve_of
 from nightsweep.analysis.distributions import student_quantile
+from nightsweep.analysis.layouts import Block, Fit, Kind, Residual, blocks_of, fitted
 
 LEVEL = 0.95
 ENOUGH = 6
@@ -23,6 +26,8 @@ ENOUGH = 6
 ROUNDS = 4
 LEAST = 0.5
 """Degrees of freedom below which a class of noise says nothing."""
+EXACT = 1e-12
+"""Least variance that windows are weighted by, in squared ratios: rates that were rounded may agree to the last digit."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,8 @@ class Interval:
         se: Standard error as a ratio of the mean.
         df: Degrees of freedom of `se`.
         n, boots: Windows, and boots that they come from.
-        boot_spread_known: False when no config had two boots: what differs from boot to boot is not in the interval.
+        boot_spread_known: False when no two boots of a config measured the same cell: what differs from boot to boot is not in
+            the interval.
     """
 
     mean: float
@@ -83,8 +89,8 @@ class Noise:
 
     Attributes:
         within: Variance by (streams, temperature).
-        per_stream: Variance times the streams, over all classes: for a class that has too few windows of its own.
-        between: Variance of boots; None when no config had two.
+        borrowed: Variance by the streams, of all classes: for a class that has too few windows of its own.
+        between: Variance of boots; None when no two of a config measured the same cell.
         between_seen: Degrees of freedom by which `between` is known.
         common: Share of the window noise that comes with the prompts and falls out of a difference: configs drew the same ones.
             As it was found, by chance also a little below 0.
@@ -94,7 +100,7 @@ class Noise:
 
     within: Mapping[tuple[int, float], Variance]
     by_streams: Mapping[int, Variance]
-    per_stream: Variance | None
+    borrowed: Curve | None
     between: float | None
     between_seen: float
     common: float = 0.0
@@ -104,9 +110,7 @@ class Noise:
     def of(self, streams: int, temperature: float) -> Variance | None:
         """Return the window noise of a class: its own where it has enough windows, else of its concurrency, else of all."""
         own = self.own(streams, temperature)
-        if own is not None or self.per_stream is None:
-            return own
-        return Variance(self.per_stream.value / streams, self.per_stream.df)
+        return own if own is not None or self.borrowed is None else Variance(*self.borrowed.at(streams))
 
     def own(self, streams: int, temperature: float) -> Variance | None:
         """Return the window noise of a class by its own windows, or those of its concurrency; None where they are too few."""
@@ -115,28 +119,35 @@ class Noise:
                 return found
         return None
 
+    def weight(self, kind: Kind) -> float:
+        """Return the weight of a window of a class (streams, temperature): the inverse of its variance, if that is known."""
+        known = self.of(*kind)
+        return kind[0] if known is None else 1 / max(known.value, EXACT)
+
 
 def noise_of(observations: Sequence[Observation]) -> Noise:
     """Return how the observations scatter, all configs together. Values must be finite and of one kind.
 
     A window counts once, its first one: two of it would look like two that agree to the last digit.
     """
-    data = [one for one in _relative(each_once(observations))]
-    effects: dict[tuple[Hashable, int], float] = defaultdict(float)
-    noise = _within(data, effects)
+    data = _relative(each_once(observations))
+    blocks = blocks_of(data)
+    noise = _within(data, ())
     between: float | None = None
-    seen = 0.0
+    seen, fits = 0.0, list[tuple[Block, Fit]]()
     for _ in range(ROUNDS):
-        effects, between, seen = _boots(data, noise)
-        noise = _within(data, effects, before=noise)
-    if not noise.within and between is not None:
+        fits = [(block, fit) for block in blocks if (fit := fitted(block, noise.weight)) is not None]
+        between, seen = _boots([fit for _, fit in fits], noise)
+        noise = _within(data, fits)
+    if fits and not any(block.free for block in blocks):
         # Every window is of a boot of its own: both kinds of noise are one, and it is in the windows as they are.
-        noise, effects, between = _within(data, {}), {}, 0.0
-    common, common_se, fewer = _common(data, effects)
+        noise, fits, between = _within(data, ()), [], 0.0
+    merged = {one.cell for block, _ in fits if not block.free for cell in block.cells for one in cell}
+    common, common_se, fewer = _common([one for one in data if one.cell not in merged], _effects(fits))
     within = {kind: Variance(one.value, one.df / fewer) for kind, one in noise.within.items()}
     by_streams = {streams: Variance(one.value, one.df / fewer) for streams, one in noise.by_streams.items()}
-    rest = noise.per_stream and Variance(noise.per_stream.value, noise.per_stream.df / fewer)
-    return Noise(within, by_streams, rest, between, seen, common, common_se, fewer)
+    borrowed = noise.borrowed and noise.borrowed.known_less(fewer)
+    return Noise(within, by_streams, borrowed, between, seen, common, common_se, fewer)
 
 
 def each_once(observations: Sequence[Observation]) -> list[Observation]:
@@ -196,19 +207,7 @@ def quantile(level: float, df: float) -> float:
 # --- moments ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Residual:
-    value: float
-    config: Hashable
-    boot: int
-    cell: Hashable
-    streams: int
-    temperature: float
-    draw: int
-    of: int  # windows of its cell
-
-
-def _relative(observations: Sequence[Observation]) -> list[_Residual]:
+def _relative(observations: Sequence[Observation]) -> list[Residual]:
     """Return each value as its distance from its cell's mean, in ratios of that mean."""
     cells: dict[Hashable, list[Observation]] = defaultdict(list)
     for one in observations:
@@ -219,7 +218,7 @@ def _relative(observations: Sequence[Observation]) -> list[_Residual]:
         if mean == 0:
             continue
         found += [
-            _Residual(
+            Residual(
                 one.value / mean - 1, one.config, one.boot, one.cell, one.streams, one.temperature, one.draw, len(group)
             )
             for one in group
@@ -227,59 +226,45 @@ def _relative(observations: Sequence[Observation]) -> list[_Residual]:
     return found
 
 
-def _within(
-    data: Sequence[_Residual], effects: Mapping[tuple[Hashable, int], float], *, before: Noise | None = None
-) -> Noise:
+def _within(data: Sequence[Residual], fits: Sequence[tuple[Block, Fit]]) -> Noise:
     """Return the noise that is left when boots' effects are taken off, by class.
 
-    The effects are weighted means, so a class pays for them by its share of the weights: what they take of its sum of squares,
-    and more of its degrees of freedom, for what they follow of its chance is lost to it twice (as in the information of REML:
-    a share p of d taken degrees leaves (1 - p)^2 of them, not 1 - p).
-
-    Args:
-        before: The noise that the effects were weighted by.
+    The effects are weighted means, so a class pays for them by its leverage: what they take of its sum of squares, and more of
+    its degrees of freedom, for what they follow of its chance is lost to it twice (as in the information of REML: where boots
+    hold all cells, a share p of d taken degrees leaves (1 - p)^2 of them, not 1 - p).
     """
-    squares: dict[tuple[int, float], float] = defaultdict(float)
-    free: dict[tuple[int, float], float] = defaultdict(float)
-    cells: dict[Hashable, list[_Residual]] = defaultdict(list)
+    effects = _effects(fits)
+    squares: dict[Kind, float] = defaultdict(float)
+    free: dict[Kind, float] = defaultdict(float)
+    cells: dict[Hashable, list[Residual]] = defaultdict(list)
     for one in data:
         cells[one.cell].append(one)
     for group in cells.values():
         rest = [one.value - effects.get((one.config, one.boot), 0.0) for one in group]
         mean = math.fsum(rest) / len(rest)
-        kind = (group[0].streams, group[0].temperature)
-        squares[kind] += math.fsum((value - mean) ** 2 for value in rest)
-        free[kind] += len(group) - 1
-    spent, shares = _spent_on_boots(effects), _shares(data, before)
-    within = {}
+        squares[group[0].kind] += math.fsum((value - mean) ** 2 for value in rest)
+        free[group[0].kind] += len(group) - 1
+    within, left, known_by = {}, {}, {}
     for kind, all_of in free.items():
-        taken = spent * shares[kind]
-        if all_of - taken > LEAST:
-            df = max(all_of - taken - taken * (1 - shares[kind]), LEAST)
-            within[kind] = Variance(squares[kind] / (all_of - taken), df)
+        taken = math.fsum(fit.taken.get(kind, 0.0) for _, fit in fits)
+        left[kind] = all_of - taken
+        known_by[kind] = max(all_of - 2 * taken + math.fsum(fit.lost_once.get(kind, 0.0) for _, fit in fits), LEAST)
+        if left[kind] > LEAST:
+            within[kind] = Variance(squares[kind] / left[kind], known_by[kind])
     by_streams = {
         streams: _pool([found for (own, _), found in within.items() if own == streams]) for streams, _ in within
     }
-    scaled = [Variance(found.value * streams, found.df) for (streams, _), found in within.items()]
-    return Noise(within, by_streams, _pool(scaled) if scaled else None, None, 0.0)
+    points = [(streams, found.value, found.df) for (streams, _), found in within.items()]
+    total = math.fsum(left.values())
+    if not points and total > LEAST:  # a little of each class: together they say something
+        scaled = math.fsum(squares[kind] * kind[0] for kind in left) / total
+        points = [(1, scaled, min(total, math.fsum(known_by.values())))]
+    return Noise(within, by_streams, curve_of(points), None, 0.0)
 
 
-def _spent_on_boots(effects: Mapping[tuple[Hashable, int], float]) -> int:
-    """Return the degrees of freedom that estimating the boots' effects has cost."""
-    boots: dict[Hashable, set[int]] = defaultdict(set)
-    for config, boot in effects:
-        boots[config].add(boot)
-    return sum(len(known) - 1 for known in boots.values())
-
-
-def _shares(data: Sequence[_Residual], noise: Noise | None) -> dict[tuple[int, float], float]:
-    """Return each class's share of the weights of a mean over all: precise classes tell most of a boot's effect."""
-    weights: dict[tuple[int, float], float] = defaultdict(float)
-    for one in data:
-        known = noise and noise.of(one.streams, one.temperature)
-        weights[one.streams, one.temperature] += 1 / known.value if known and known.value else one.streams
-    total = math.fsum(weights.values())
-    return {kind: weight / total for kind, weight in weights.items()}
+def _effects(fits: Sequence[tuple[Block, Fit]]) -> dict[tuple[Hashable, int], float]:
+    """Return each boot's effect by its config and number. A boot is of one block."""
+    return {(block.config, boot): effect for block, fit in fits for boot, effect in fit.effects.items()}
 
 
 def _pool(parts: Sequence[Variance]) -> Variance:
@@ -287,34 +272,16 @@ def _pool(parts: Sequence[Variance]) -> Variance:
     return Variance(math.fsum(part.value * part.df for part in parts) / df, df)
 
 
-def _boots(data: Sequence[_Residual], noise: Noise) -> tuple[dict[tuple[Hashable, int], float], float | None, float]:
-    """Return each boot's effect, and the variance between boots with its degrees of freedom (None, 0 without two boots)."""
-    sums: dict[tuple[Hashable, int], float] = defaultdict(float)
-    precision: dict[tuple[Hashable, int], float] = defaultdict(float)
-    for one in data:
-        variance = noise.of(one.streams, one.temperature)
-        weight = 1.0 if variance is None or variance.value == 0 else 1.0 / variance.value
-        sums[one.config, one.boot] += weight * one.value
-        precision[one.config, one.boot] += weight
-    by_config: dict[Hashable, list[tuple[Hashable, int]]] = defaultdict(list)
-    for key in precision:
-        by_config[key[0]].append(key)
-    effects: dict[tuple[Hashable, int], float] = {}
-    squares, expected, seen, more = 0.0, 0.0, 0.0, more_by_weights(_shares(data, noise), noise)
-    for keys in by_config.values():
-        if len(keys) < 2:
-            continue
-        raw = {key: sums[key] / precision[key] for key in keys}
-        middle = math.fsum(raw.values()) / len(keys)
-        effects |= {key: value - middle for key, value in raw.items()}
-        squares += math.fsum((value - middle) ** 2 for value in raw.values())
-        expected += more * math.fsum(1 / precision[key] for key in keys) / len(keys) * (len(keys) - 1)
-        seen += len(keys) - 1
-    if not seen:
-        return {}, None, 0.0
-    between = max(0.0, (squares - expected) / seen)
+def _boots(fits: Sequence[Fit], noise: Noise) -> tuple[float | None, float]:
+    """Return the variance between boots with its degrees of freedom; None and 0 where no two boots share a cell."""
+    rank = sum(fit.rank for fit in fits)
+    if not rank:
+        return None, 0.0
+    squares = math.fsum(fit.squares for fit in fits)
+    expected = math.fsum(more_by_weights(fit.shares, noise) * fit.noise * fit.rank for fit in fits)
+    between, seen = max(0.0, (squares - expected) / rank), math.fsum(fit.seen for fit in fits)
     # What is left of a difference of two variances is known less well than the first of them.
-    return effects, between, seen * (between * seen / squares) ** 2 if squares else seen
+    return between, seen * (between * rank / squares) ** 2 if squares else seen
 
 
 def more_by_weights(shares: Mapping[tuple[int, float], float], noise: Noise) -> float:
@@ -335,7 +302,7 @@ def more_by_weights(shares: Mapping[tuple[int, float], float], noise: Noise) -> 
 
 
 def _by_draw(
-    data: Sequence[_Residual], effects: Mapping[tuple[Hashable, int], float]
+    data: Sequence[Residual], effects: Mapping[tuple[Hashable, int], float]
 ) -> dict[tuple[int, float, int], list[float]]:
     """Return what is left of values without their boots' effects, by streams, temperature and draw, each class to variance 1."""
     rest: dict[tuple[int, float], list[tuple[int, float]]] = defaultdict(list)
@@ -352,7 +319,7 @@ def _by_draw(
     return draws
 
 
-def _common(data: Sequence[_Residual], effects: Mapping[tuple[Hashable, int], float]) -> tuple[float, float, float]:
+def _common(data: Sequence[Residual], effects: Mapping[tuple[Hashable, int], float]) -> tuple[float, float, float]:
     """Return what windows of one draw have in common, as a share of their noise, with its standard error.
 
     It is the correlation of pairs of configs. The third number is by how much fewer degrees of freedom all configs together have

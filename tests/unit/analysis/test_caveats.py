@@ -85,6 +85,18 @@ def test_one_boot_per_config_is_said_and_two_are_not() -> None:
     assert "one boot only" not in of(*runs(20.0, 20.1))
 
 
+def test_boots_of_which_no_two_share_a_cell_are_said() -> None:
+    apart = [
+        a_window(window_id=10 * boot + at, repeat=at, boot_id=boot, concurrency=streams)
+        for boot, streams in ((1, 1), (2, 8))
+        for at in range(2)
+    ]
+    boots = [a_boot(boot_id=1), a_boot(boot_id=2)]
+    assert "1 config had several boots, but each cell in one of them only" in of(*apart, boots=boots)
+    shared = [*apart, a_window(window_id=30, repeat=2, boot_id=2, concurrency=1)]
+    assert "in one of them only" not in of(*shared, boots=boots)
+
+
 def test_a_stopped_sweep_says_what_is_left() -> None:
     found = of(sweep=a_sweep(state="partial", note="until 07:00", repeats_planned=10, repeats_clean=4))
     assert "partial (until 07:00): 4 of 10 planned repeats" in found

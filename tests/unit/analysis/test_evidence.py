@@ -9,7 +9,7 @@ import pytest
 
 from nightsweep.analysis import sides
 from nightsweep.analysis.compared import compared
-from nightsweep.analysis.comparing import Comparison, compare
+from nightsweep.analysis.comparing import BOOTS_UNKNOWN, Comparison, compare
 from nightsweep.analysis.evidence import Choice, decide
 from nightsweep.analysis.expected import Expected, expected_and_found
 from nightsweep.analysis.pooled import observed
@@ -99,6 +99,13 @@ def test_the_noise_is_that_of_the_whole_night_as_compare_takes_it() -> None:
     (one,) = compared(pairing, family=[*seven, *five, *others], same_within=0.03)
     night = decided(*seven, *five, choice=Choice("five", "seven", None), family=[*seven, *five, *others])
     assert f"({one.plain.low:.3f}–{one.plain.high:.3f})" in night.evidence.verdicts[0]
+
+
+def test_that_all_rests_on_one_boot_of_each_config_is_a_warning_as_compare_has_it() -> None:
+    once = [*of("five", 100.0, 101.0, 100.4), *of("seven", 90.0, 91.0, 90.2, first=10)]
+    assert BOOTS_UNKNOWN in decided(*once, choice=Choice("five", "seven", None)).evidence.warnings
+    twice = [*in_two_boots("five", 100.0, 101.0), *in_two_boots("seven", 90.0, 91.0, first=10)]
+    assert BOOTS_UNKNOWN not in decided(*twice, choice=Choice("five", "seven", None)).evidence.warnings
 
 
 # --- one question ------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from nightsweep.analysis.comparing import BOOTS_UNKNOWN
 from nightsweep.analysis.evidence import Choice, Material, decide
 from nightsweep.analysis.premises import (
     Accepted,
@@ -193,7 +194,10 @@ def test_evidence_has_windows_counts_and_how_the_choice_stands_to_the_runner_up(
     assert decision.evidence.runner_up == "seven"
     assert decision.evidence.cells[0].windows == (1, 2, 3)
     assert "against seven at 1 stream, T=0.7: better" in decision.evidence.verdicts[0]
-    assert decision.evidence.warnings == ("20.8 rests on one run: measure it again (mtp at 1 stream, T=0.7)",)
+    assert decision.evidence.warnings == (
+        BOOTS_UNKNOWN,  # each config was in one
+        "20.8 rests on one run: measure it again (mtp at 1 stream, T=0.7)",
+    )
     assert decision.places == [(1, Decimal("0.7"))]
 
 
