@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from nightsweep.analysis import text
 from nightsweep.analysis.tables import NOT_APPLIED, Column, Group, Row, Table, grouped
@@ -15,6 +16,7 @@ NOW_AT_MOST = 34
 
 def boots_table(rows: Sequence[BootRow], *, title: str) -> Table:
     """Return the table of boots in the order given. Units: seconds, GiB, tokens."""
+    drafts = any(boot.draft_weights is not None for boot in rows)
     return Table(
         title=title,
         label="config",
@@ -23,12 +25,15 @@ def boots_table(rows: Sequence[BootRow], *, title: str) -> Table:
             Column("outcome", right=False),
             Column("cold start", "s"),
             Column("weights", "GiB"),
+            *((Column("draft weights", "GiB"),) if drafts else ()),
             Column("KV cache", "tokens"),
             Column("max concurrency", right=False),
             Column("engine", right=False),
             Column("windows"),
         ),
-        groups=grouped(rows, heading=lambda boot: text.printable(boot.config), row_of=_boot_row),
+        groups=grouped(
+            rows, heading=lambda boot: text.printable(boot.config), row_of=partial(_boot_row, drafts=drafts)
+        ),
         notes=tuple(line for boot in rows for line in boot_notes(boot)),
         simulated=any(boot.simulated for boot in rows),
     )
@@ -204,13 +209,14 @@ def outcome(boot: BootRow) -> str:
     return f"{boot.state}: {boot.failure_kind}{stage}"
 
 
-def _boot_row(boot: BootRow) -> Row:
+def _boot_row(boot: BootRow, *, drafts: bool) -> Row:
     return Row(
         (
             str(boot.boot_id),
             outcome(boot),
             text.number(boot.cold_start, digits=1),
             text.number(boot.weights, digits=2),
+            *((text.number(boot.draft_weights, digits=2),) if drafts else ()),
             kv_tokens(boot),
             max_concurrency(boot),
             engine_name(boot),

@@ -136,6 +136,7 @@ class BootRow:
 
     Attributes:
         command: What the engine was started with, as recorded by the boot; empty when it was not read.
+        draft_weights: GiB of the draft alone; None unless the engine, or an imported file, says it.
         kv_tokens: As the boot log states them; see `kv_second` where it states none.
         not_applied: What of the config was not applied as asked.
         notes: What else is to be known: fallbacks, sources that disagree.
@@ -178,6 +179,7 @@ class BootRow:
     notes: tuple[str, ...] = ()
     kv_second: Mapping[str, Any] = field(default_factory=dict)
     source: str | None = None  # "imported:TOOL" of one that was not started here
+    draft_weights: GiB | None = None
 
 
 @dataclass(frozen=True)

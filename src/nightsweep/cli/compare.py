@@ -14,7 +14,7 @@ from nightsweep.cli import filters, places, render
 from nightsweep.cli.documents import documents_of, family_of, one_kind, raise_for_kind
 from nightsweep.cli.reading import Queries, access, find_sweep
 from nightsweep.errors import NotFound
-from nightsweep.plan.words import WHOLE_RUN
+from nightsweep.plan.words import DECODE
 
 
 def parse_ratio(words: str) -> float:
@@ -138,8 +138,9 @@ def command(
 def _print(pairing: sides.Pairing, found: Sequence[compared.Compared]) -> None:
     render.write([*(render.Line(line) for line in compared.differing(pairing)), render.Line("")])
     render.show(compared.compared_table(found, title=compared.title_of(pairing), simulated=pairing.simulated))
-    whole = pairing.a.rows[0].kind == WHOLE_RUN  # prefill is in its rate, which is no multiple of the acceptance length
-    beside = None if whole else compared.pooled_table(found, simulated=pairing.simulated)
+    # Single-batch runs have one concurrency; prefill is in a whole run's rate, which is no multiple of the acceptance length.
+    windows = pairing.a.rows[0].kind == DECODE
+    beside = compared.pooled_table(found, simulated=pairing.simulated) if windows else None
     if beside is not None:
         render.write([render.Line("")])
         render.show(beside)

@@ -40,6 +40,8 @@ STYLES = {
 }
 GAP = 2
 NARROWEST_LAST = 12
+LONGEST_RULED = 80
+"""Characters of a last column of text that the rule above the rows goes along where nothing folds it."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,8 @@ def table_lines(table: Table, *, width: int | None, grouped: bool) -> list[Line]
     gap = _fit(widths, width=width, indent=indent, foldable=not columns[-1].right)
     lines = [_title(table)]
     lines += [Line(" " * indent + text_line, style="heading") for text_line in _header(columns, widths, gap=gap)]
-    rule = sum(widths) + gap * (len(widths) - 1) + indent
+    last_ruled = widths[-1] if columns[-1].right else min(widths[-1], LONGEST_RULED)
+    rule = sum(widths[:-1]) + last_ruled + gap * (len(widths) - 1) + indent
     lines.append(Line("─" * (rule if width is None else min(rule, width)), style="heading"))
     apart = any(len(group.rows) > 1 for group in table.groups)
     last: str | None = None

@@ -103,6 +103,7 @@ def boot_row(row: Any) -> BootRow:
         ended=row.ended_at,
         cold_start=row.cold_start_s,
         weights=row.weights_gib,
+        draft_weights=row.draft_weights_gib,
         kv_cache=row.kv_cache_gib,
         kv_tokens=row.kv_tokens,
         max_concurrency=row.max_concurrency,

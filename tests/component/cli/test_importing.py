@@ -254,6 +254,7 @@ def test_the_gain_of_the_retrained_drafter_is_of_two_things_at_once(desk: Desk) 
     assert "speculative.draft_model_quantization: absent -> modelopt_fp4" in shown
     assert "speculative.draft_model_path: DSpark BF16 -> DSpark NVFP4 retrained" in shown
     assert "2 things differ at once: a difference of the rates is of all of them together, and of none alone." in shown
+    assert "pooled" not in shown, "single-batch runs have one concurrency: there is nothing to pool over"
     (cell,) = desk.listed(compare, old, new, "--single-batch")["cells"]
     assert (round(cell["ratio"], 3), cell["temperature"]) == (1.113, None)
     told = {one["config"]: one["kv_cache_tokens"] for one in desk.listed(boots)["boots"]}
@@ -502,6 +503,17 @@ def test_what_an_import_tells_of_a_box_is_no_measure_of_the_box(both: Desk, tmp_
     box_id = both.store.box_id(a_box())
     assert {one.longest.seconds for one in both.store.past_starts(box_id).engines} == {420.0}
     assert {one.weights for one in both.store.past_residents(box_id).values()} == {24.92}
+
+
+def test_the_weights_of_a_draft_stand_in_a_report_and_in_the_list_of_boots(desk: Desk, tmp_path: Path) -> None:
+    line = f"{LINE},22.0,2026-05-12,9.5,1.35"
+    desk.bring(a_table(tmp_path, line, header=f"{HEADER},weights_gib,draft_weights_gib"))
+    assert [(one["weights_gib"], one["draft_weights_gib"]) for one in desk.listed(boots)["boots"]] == [(9.5, 1.35)]
+    for shown in (desk.call(boots).stdout, desk.call(report, "spring").stdout):
+        assert "draft" in shown
+        assert "1.35" in shown
+    desk.bring(a_table(tmp_path, LINE.replace("box-a", "box-b") + ",23.0,2026-05-12", name="less.csv"))
+    assert "draft" not in desk.call(boots, "--sweep", "less").stdout
 
 
 def test_older_history_that_is_imported_later_questions_no_decision(desk: Desk, tmp_path: Path) -> None:

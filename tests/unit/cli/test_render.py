@@ -118,6 +118,13 @@ def test_a_cell_under_several_conditions_shows_which() -> None:
     assert "cond-b" in text
 
 
+def test_a_long_text_in_the_last_column_makes_no_rule_of_its_length() -> None:
+    columns = (Column("name", right=False), Column("value", right=False))
+    table = Table("Stored", columns, (Group("", (Row(("a", "x " * 300)),)),))
+    rule = next(line.text for line in render.table_lines(table, width=None, grouped=False) if "─" in line.text)
+    assert len(rule) == len("name") + 2 + render.LONGEST_RULED
+
+
 def test_boots_have_a_column_only_when_a_mean_rests_on_several() -> None:
     one = render.cells_table(summarise([a_window()]), title="t")
     two = render.cells_table(summarise([a_window(window_id=1), a_window(window_id=2, boot_id=2)]), title="t")
