@@ -89,23 +89,26 @@ def blocks_of(data: Sequence[Residual]) -> list[Block]:
     cells: dict[Hashable, list[Residual]] = defaultdict(list)
     for one in data:
         cells[one.cell].append(one)
-    found: list[Block] = []
-    by_config: dict[Hashable, list[list[Residual]]] = defaultdict(list)
+    joined: dict[tuple[Hashable, int], tuple[Hashable, int]] = {}
     for cell in cells.values():
-        by_config[cell[0].config].append(cell)
-    for config, own in by_config.items():
-        parts: list[tuple[list[list[Residual]], dict[int, None]]] = []
-        for cell in own:
-            joined: tuple[list[list[Residual]], dict[int, None]] = ([cell], dict.fromkeys(one.boot for one in cell))
-            apart = []
-            for part in parts:
-                if part[1].keys() & joined[1].keys():
-                    joined = ([*part[0], *joined[0]], part[1] | joined[1])
-                else:
-                    apart.append(part)
-            parts = [*apart, joined]
-        found += [Block(config, members, tuple(boots)) for members, boots in parts]
-    return found
+        first = _root(joined, (cell[0].config, cell[0].boot))
+        for one in cell[1:]:
+            joined[_root(joined, (one.config, one.boot))] = first
+    members: dict[tuple[Hashable, int], list[list[Residual]]] = defaultdict(list)
+    for cell in cells.values():
+        members[_root(joined, (cell[0].config, cell[0].boot))].append(cell)
+    return [
+        Block(config, own, tuple(dict.fromkeys(one.boot for cell in own for one in cell)))
+        for (config, _), own in members.items()
+    ]
+
+
+def _root(joined: dict[tuple[Hashable, int], tuple[Hashable, int]], boot: tuple[Hashable, int]) -> tuple[Hashable, int]:
+    """Return the boot that stands for all that this one hangs together with."""
+    while (above := joined.setdefault(boot, boot)) != boot:
+        joined[boot] = joined[above]
+        boot = above
+    return boot
 
 
 def fitted(block: Block, weight: Callable[[Kind], float]) -> Fit | None:
