@@ -15,6 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
+from nightsweep.analysis import text
 from nightsweep.analysis.import_file import sweep_file
 from nightsweep.analysis.imported import ImportedFile, ImportedRow, contents, tools_of
 from nightsweep.errors import InvalidImport
@@ -39,6 +40,9 @@ from nightsweep.store.schema import (
 from nightsweep.store.session import Patient, id_of
 from nightsweep.store.unimported import remove
 from nightsweep.units import Seconds
+
+NEXT = "; "
+"""Between the parts of a sweep's note."""
 
 Keyed = tuple[ImportedFile, ImportedRow, str]
 """A row with its file and its content hash."""
@@ -116,7 +120,8 @@ def _keep(connection: sa.Connection, files: Sequence[ImportedFile], *, name: str
         for one in keyed:
             if one[2] in known:
                 times[known[one[2]]] += 1
-        sweep_id = _Sweep(connection, new, name=name, at=at).keep() if new else None
+        elsewhere = {sweep: count for sweep, count in times.items() if sweep != clean_text(name)}
+        sweep_id = _Sweep(connection, new, name=name, at=at, elsewhere=elsewhere).keep() if new else None
         named = len({row.fingerprint for _, row, _ in new})
         found.append(Kept(box, sweep_id, len(new), named, dict(times)))
     return found
@@ -131,10 +136,23 @@ def _known(connection: sa.Connection) -> dict[str, str]:
 
 
 class _Sweep:
-    """One sweep's rows on their way into the store."""
+    """One sweep's rows on their way into the store.
 
-    def __init__(self, connection: sa.Connection, rows: Sequence[Keyed], *, name: str, at: datetime) -> None:
+    Args:
+        elsewhere: How many rows of the same files stand in other sweeps, by name.
+    """
+
+    def __init__(
+        self,
+        connection: sa.Connection,
+        rows: Sequence[Keyed],
+        *,
+        name: str,
+        at: datetime,
+        elsewhere: Mapping[str, int],
+    ) -> None:
         self._connection, self._rows, self._name, self._at = connection, rows, clean_text(name), at
+        self._elsewhere = elsewhere
         self._box_id = 0
         self._sweep_id = 0
         self._configs: dict[str, int] = {}
@@ -308,13 +326,25 @@ class _Sweep:
             self._connection.execute(new.on_conflict_do_nothing())
         count = sa.select(sa.func.count()).select_from(windows.join(cells, cells.c.id == windows.c.cell_id))
         mine = sa.update(sweeps).where(sweeps.c.id == self._sweep_id)
-        note = f"imported ({', '.join(tools_of(files))}): not measured here, identity not proven"
+        note = self._note(files)
         measured = count.where(cells.c.sweep_id == self._sweep_id).scalar_subquery()
         self._connection.execute(mine.values(file_text=self._file_text(), note=note, repeats_planned=measured))
         named = ", ".join(clean_text(file.name) for file in files)
         said = {"level": "info", "kind": "imported", "message": f"{len(self._rows)} rows imported from {named}"}
         told = {"event_key": sa.func.gen_random_uuid(), "at": self._at, "sweep_id": self._sweep_id, "data": {}}
         self._connection.execute(sa.insert(events).values(**said, **told))
+
+    def _note(self, files: Sequence[ImportedFile]) -> str:
+        """Return what is said of the sweep: rows that stand in another one are missing in this one's tables."""
+        was = self._connection.scalar(sa.select(sweeps.c.note).where(sweeps.c.id == self._sweep_id)) or ""
+        said = [
+            f"imported ({', '.join(tools_of(files))}): not measured here, identity not proven",
+            *was.split(NEXT)[1:],
+        ]
+        for sweep, count in self._elsewhere.items():
+            rows = f"{text.plural(count, 'row')} of its files {'is' if count == 1 else 'are'}"
+            said.append(f"{rows} in sweep {sweep} since an earlier import, and not in this one")
+        return NEXT.join(dict.fromkeys(said))
 
     def _file_text(self) -> str:
         source = sweep_configs.join(configs, configs.c.id == sweep_configs.c.config_id)

@@ -505,6 +505,18 @@ def test_what_an_import_tells_of_a_box_is_no_measure_of_the_box(both: Desk, tmp_
     assert {one.weights for one in both.store.past_residents(box_id).values()} == {24.92}
 
 
+def test_a_sweep_says_which_rows_of_its_files_are_in_an_earlier_one(desk: Desk, tmp_path: Path) -> None:
+    one, two, three = (f"{LINE},{rate},2026-05-12" for rate in (22.0, 23.0, 24.0))
+    desk.bring(a_table(tmp_path, one))
+    desk.bring(a_table(tmp_path, one, two, name="more.csv"))
+    said = "1 row of its files is in sweep spring since an earlier import, and not in this one"
+    desk.bring(a_table(tmp_path, two, three, name="more.csv"))
+    (header,) = (line for line in desk.call(report, "more").stdout.splitlines() if "state: " in line)
+    assert header.count(said) == 1
+    assert "in sweep more" not in header
+    assert "since an earlier import" not in desk.call(report, "spring").stdout
+
+
 def test_the_weights_of_a_draft_stand_in_a_report_and_in_the_list_of_boots(desk: Desk, tmp_path: Path) -> None:
     line = f"{LINE},22.0,2026-05-12,9.5,1.35"
     desk.bring(a_table(tmp_path, line, header=f"{HEADER},weights_gib,draft_weights_gib"))
