@@ -65,11 +65,13 @@ class Fit:
         misfit: Chance of what the model leaves over, if it were only noise: a small one says that effects differ from cell to
             cell, or that three settings interact. None where nothing is left over to test.
         cells: (streams, temperature) that took part.
+        boots_known: False when intervals do not hold what differs from boot to boot: no cell was measured in two boots.
     """
 
     effects: tuple[Effect, ...]
     misfit: float | None
     cells: tuple[tuple[int, float], ...]
+    boots_known: bool = True
 
     def of(self, kind: str, *change: tuple[int, int]) -> Effect | None:
         """Return one effect."""
@@ -93,7 +95,8 @@ def effects_of(grid: Grid, observations: Sequence[Observation], noise: Noise) ->
     design = _Design(grid, sorted({mean.place for mean in means}))
     solved = _Solved.of(design, means, noise)
     found = [_effect(kind, change, weights, solved, means) for kind, change, weights in design.contrasts()]
-    return Fit(tuple(_held_together(found)), solved.misfit, tuple(design.places))
+    known = noise.between is not None or solved.within is None
+    return Fit(tuple(_held_together(found)), solved.misfit, tuple(design.places), known)
 
 
 # --- means and their noise -------------------------------------------------------------------------------------------

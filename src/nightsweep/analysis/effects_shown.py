@@ -18,6 +18,10 @@ from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.analysis.values import WindowRow
 
 MISFIT_LEVEL = 0.05
+BOOTS_UNKNOWN = (
+    "no cell was measured in two boots of a config: what differs from boot to boot is in no interval, and effects are of these "
+    "boots"
+)
 
 OF_THE_CONFIG = (
     "config",
@@ -135,6 +139,8 @@ def warnings(found: Shown) -> Iterator[str]:
     if missing:
         corners = text.several([grid.described(corner) for corner in missing], limit=MOST_MISSING)
         yield f"{text.plural(len(missing), 'corner')} of the grid not measured: {corners}"
+    if not found.fit.boots_known:
+        yield BOOTS_UNKNOWN
     if found.fit.misfit is not None and found.fit.misfit < MISFIT_LEVEL:
         yield (
             f"effects differ from cell to cell, or more than two settings interact (p={found.fit.misfit:.3f}): "

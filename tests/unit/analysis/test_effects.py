@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightsweep.analysis.effects import ALONE, INTERACTION, MAIN, TOGETHER, effects_of
-from nightsweep.analysis.effects_shown import filling, shown, warnings
+from nightsweep.analysis.effects_shown import BOOTS_UNKNOWN, filling, shown, warnings
 from nightsweep.analysis.factors import family_of, grid_of
 from nightsweep.analysis.intervals import Observation, noise_of
 from nightsweep.analysis.sides import Documents
@@ -150,9 +151,14 @@ def test_the_lines_that_are_printed_are_a_sweep_file_that_measures_the_missing_c
 
 
 def test_a_whole_grid_has_no_warning_and_nothing_to_fill() -> None:
-    result = shown(ROWS, known=documents(FOUR), choose=True)
+    in_boots = [replace(row, boot_id=10 * row.boot_id + row.repeat) for row in ROWS]
+    result = shown(in_boots, known=documents(FOUR), choose=True)
     assert not list(warnings(result))
     assert not filling(result)
+
+
+def test_effects_of_one_boot_of_each_config_say_so() -> None:
+    assert list(warnings(shown(ROWS, known=documents(FOUR), choose=True))) == [BOOTS_UNKNOWN]
 
 
 def test_settings_that_always_change_together_are_one_factor_and_that_is_said() -> None:
