@@ -305,6 +305,12 @@ class EngineExited(BootError):
     summary = "the engine exited with code {exit_code} ({stage}): {reason}"
 
 
+class NoTokenServed(EngineExited):
+    """The engine is healthy and runs, and did not serve its first token: of no more use than one that ended."""
+
+    summary = "the engine runs and serves no token ({stage}): {reason}"
+
+
 class BootTimeout(BootError):
     """The engine was alive but not ready when its time was up."""
 

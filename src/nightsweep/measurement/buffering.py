@@ -25,13 +25,16 @@ BUFFERED = (
     "the stream came in bursts (a buffering proxy, or a machine too busy): client-side times are not the engine's"
 )
 HELD_BACK = (
-    "no chunk came in the whole window, with {count} requests under way all of it: something on the way holds streams "
+    "no chunk came in the whole window, with {count} under way all of it: something on the way holds streams "
     "back; client-side times are not the engine's"
 )
 UNTOLD = "which of the engine's tokens are the probe's cannot be told of streams that are held back on their way"
 ALONE = (
     "the stream was held back on its way (a buffering proxy, or a machine too busy): its first {count} tokens came in one "
     "read, so that neither the first token's time nor the time after it is the engine's; measure without what holds it back"
+)
+UNCHECKED = (
+    "not checked: how long streams waited on the engine cannot be told of streams that are held back on their way"
 )
 HIDDEN = "the first chunk holds the tokens of many steps: TTFT is not the engine's"
 
@@ -73,7 +76,7 @@ def delivery(
         return Delivery(f"{BUFFERED} ({mean:.0f} chunks to a network read)", TIMES, mean, held_back=True)
     silent = _silent(requests, opened=opened, closed=closed)
     if silent:
-        return Delivery(HELD_BACK.format(count=silent), TIMES, held_back=True)
+        return Delivery(HELD_BACK.format(count=f"{silent} request{'s' * (silent > 1)}"), TIMES, held_back=True)
     hidden = _hidden(seen, k=num_speculative_tokens)
     if hidden is not None:
         return Delivery(f"{HIDDEN} ({hidden} tokens)", ("ttft",), mean)
@@ -127,7 +130,7 @@ def without_times(numbers: DecodeNumbers, found: Delivery) -> DecodeNumbers:
         return numbers
     reasons: Mapping[str, str] = dict.fromkeys(found.lost, found.note)
     if found.held_back:
-        reasons = {**reasons, **dict.fromkeys(("own_tokens", "foreign_tokens"), UNTOLD)}
+        reasons = {**reasons, **dict.fromkeys(("own_tokens", "foreign_tokens"), UNTOLD), "identity_allowed": UNCHECKED}
     lost = set(found.lost)
     return replace(
         numbers,

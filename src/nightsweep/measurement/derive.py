@@ -87,7 +87,7 @@ def _judged(
     """Return the numbers that may stand, and what a reader must know of the window."""
     own = own_acceptance(raw.requests, opened=opened, closed=closed)
     numbers = without_times(numbers, arrived)
-    identity = rate_identity(raw, numbers, opened=opened, closed=closed)
+    identity = rate_identity(raw, numbers, opened=opened, closed=closed, held_back=arrived.held_back)
     found: dict[str, float | None] = {
         "chunks_per_read": arrived.chunks_per_read,
         "acceptance_length_by_requests": None if own is None else own.length,

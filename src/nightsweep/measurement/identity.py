@@ -21,7 +21,8 @@ class RateIdentity:
 
     Attributes:
         facts: `identity_residual` (N * acceptance length / step time against the decode rate), `identity_gap_residual` (the
-            same by the inter-token histogram), `identity_allowed`: shares of the decode rate.
+            same by the inter-token histogram), `identity_allowed`: shares of the decode rate. Without the last the check could
+            not be made.
     """
 
     facts: Mapping[str, float] = field(default_factory=dict)
@@ -29,13 +30,19 @@ class RateIdentity:
 
 
 def rate_identity(
-    raw: RawWindow, numbers: DecodeNumbers, *, opened: MonotonicSeconds, closed: MonotonicSeconds
+    raw: RawWindow,
+    numbers: DecodeNumbers,
+    *,
+    opened: MonotonicSeconds,
+    closed: MonotonicSeconds,
+    held_back: bool = False,
 ) -> RateIdentity:
     """Return the residuals of the identity rate.
 
     What may part the two sides: the uncertainty of both readings, a step at each edge, and the time in which streams waited
     for their first token, when steps run without them. With drafting in every step the acceptance length makes the rate;
-    where not every step drafts (n-gram, suffix), it does not, and tokens per step and stream do.
+    where not every step drafts (n-gram, suffix), it does not, and tokens per step and stream do. Of streams that were held back
+    on their way nobody knows how long they waited on the engine: the residual is told, and the check is not made.
     """
     if not numbers.decode_rate or not numbers.steps or numbers.step_time is None:
         return RateIdentity()
@@ -45,12 +52,12 @@ def rate_identity(
         + EDGE_STEPS / numbers.steps
         + waiting_share(raw.requests, concurrency=raw.concurrency, opened=opened, closed=closed)
     )
-    facts, notes = {"identity_allowed": allowed}, []
+    facts, notes = {} if held_back else {"identity_allowed": allowed}, []
     slots = numbers.steps * raw.concurrency
     if numbers.acceptance_length is not None and numbers.drafts:
         rate = raw.concurrency * numbers.acceptance_length / numbers.step_time
         facts["identity_residual"] = residual = rate / numbers.decode_rate - 1.0
-        if numbers.drafts >= EVERY_STEP * slots and abs(residual) > allowed:
+        if not held_back and numbers.drafts >= EVERY_STEP * slots and abs(residual) > allowed:
             notes.append(_told("streams x acceptance length / step time", rate, numbers.decode_rate, allowed=allowed))
     by_gaps = numbers.facts.get("identity_rate")
     if by_gaps is not None:

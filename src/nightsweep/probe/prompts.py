@@ -88,7 +88,7 @@ def too_few(prompts: Sequence[Prompt], *, streams: int) -> str | None:
     )
     return (
         f"{many}: prompts repeat, so that TTFT is of prefix-cache hits, and acceptance and rates are of these texts alone; "
-        f"give at least one for each stream (the bundled sets hold {RANDOM_PROMPTS})"
+        f"give {'several' if streams == 1 else 'at least one for each stream'} (the bundled sets hold {RANDOM_PROMPTS})"
     )
 
 

@@ -14,6 +14,7 @@ from nightsweep.errors import (
     EngineExited,
     IdentityMismatch,
     ImageMissing,
+    NoTokenServed,
     PortBusy,
 )
 from nightsweep.plan.model import CONTROL_ROUND, BootTask, EngineConfig
@@ -345,7 +346,7 @@ def _serve_one_token(tools: Tools, running: Running, *, check: Callable[[], None
         raise EngineExited(
             exit_code=running.host.state(running.handle).exit_code, stage="at its first request", reason=reason
         )
-    raise EngineExited(exit_code=None, stage="at its first request", reason=f"healthy, but served no token: {reason}")
+    raise NoTokenServed(stage="at its first request", reason=reason)
 
 
 def lives_on(tools: Tools, running: Running) -> bool:

@@ -59,7 +59,10 @@ def test_tokens_that_are_held_back_on_their_way_are_nobody_elses(inside: bool) -
     assert numbers is not None
     assert (numbers.own_tokens, numbers.foreign_tokens, numbers.ttft) == (None, None, None)
     assert "cannot be told of streams that are held back" in numbers.unavailable["foreign_tokens"]
-    assert ("came in bursts" if inside else "no chunk came in the whole window, with 1 requests") in result.notes[0]
+    assert ("came in bursts" if inside else "no chunk came in the whole window, with 1 request ") in result.notes[0]
+    assert "identity_residual" in numbers.facts
+    assert "identity_allowed" not in numbers.facts, "it would hold the whole window for a wait, and allow everything"
+    assert "not checked" in numbers.unavailable["identity_allowed"]
 
 
 def test_one_slow_reader_among_many_says_nothing_of_the_way() -> None:

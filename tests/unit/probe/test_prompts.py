@@ -94,4 +94,5 @@ def test_fewer_different_prompts_than_streams_are_told_with_what_they_do() -> No
     assert said is not None
     assert said.startswith("2 different prompts for 3 streams: prompts repeat, so that TTFT is of prefix-cache hits")
     assert str(too_few(["a"], streams=1)).startswith("1 different prompt for 1 stream: ")
+    assert "give several (" in str(too_few(["a"], streams=1))
     assert too_few(load_prompts("code").prompts, streams=64) is None

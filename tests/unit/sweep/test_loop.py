@@ -152,6 +152,14 @@ def test_an_engine_that_dies_and_is_measured_in_another_boot_is_no_failed_config
     assert (outcome.failed, exit_code(outcome)) == ((), 0)
 
 
+def test_an_engine_that_serves_no_token_is_not_said_to_have_exited() -> None:
+    world = World()
+    world.probe.refusal = "HTTP 500: no kernel image"
+    (problem,) = world.play(a_plan()).problems
+    assert "mtp: the engine runs and serves no token (at its first request): HTTP 500: no kernel image" in problem
+    assert "exit" not in problem
+
+
 def test_a_launch_that_is_refused_is_a_result_too() -> None:
     world = World(script=Script(refused=LaunchRefused(reason="no such file")))
     outcome = world.play(a_plan())
