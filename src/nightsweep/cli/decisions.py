@@ -14,7 +14,7 @@ from nightsweep.cli import render
 from nightsweep.cli.decided import decision_document, decision_lines, decisions_table
 from nightsweep.cli.deciding import Decisions, Judged, Reach, judge, reach
 from nightsweep.cli.reading import Queries
-from nightsweep.errors import NotFound, Unwritable
+from nightsweep.errors import InvalidPlan, NotFound, Unwritable
 from nightsweep.plan.model import SweepPlan
 
 if TYPE_CHECKING:
@@ -101,9 +101,20 @@ def _reasked(judged: Judged, queries: Queries) -> str:
 def _plan(judged: Judged, queries: Queries) -> SweepPlan:
     plan = queries.written_plan(judged.decision.sweep_id)
     if plan is None:
-        name = judged.decision.sweep_name
-        raise NotFound(what=f"a readable file of sweep {name}", hint="this version reads it no more; write one by hand")
+        what = f"a file of sweep {judged.decision.sweep_name} that can be read"
+        raise NotFound(what=what, hint=f"{_why_unread(judged, queries)}; write one by hand")
     return plan
+
+
+def _why_unread(judged: Judged, queries: Queries) -> str:
+    """Return the first mistake that a sweep's file has by now; of an import, whose files may use another engine's words, too."""
+    from nightsweep.plan.sweepfile import load
+
+    try:
+        load(queries.plan_of(judged.decision.sweep_id)[0], source="its file")
+    except InvalidPlan as error:
+        return str(error.facts["problems"][0]).rstrip(".")
+    return "this version reads it no more"
 
 
 def _write(content: str, output: Path | None) -> None:

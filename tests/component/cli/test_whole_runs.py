@@ -108,6 +108,16 @@ def test_a_decision_on_single_batch_runs_says_of_what_it_is(dspark: Desk) -> Non
     assert (one["kind"], {cell["n"] for cell in one["evidence"]}) == ("single_batch", {2})
 
 
+def test_a_file_that_cannot_be_asked_again_says_why(engine: sa.Engine, store: PostgresStore, tmp_path: Path) -> None:
+    desk = Desk(engine, store)
+    lines = (f"k{k},sglang,org/model,box-a,1,0.7,{100 + k},2026-05-12,mtp,{k}" for k in (3, 5))
+    header = f"{HEADER},speculative.method,speculative.num_speculative_tokens"
+    desk.bring(a_table(tmp_path, *lines, header=header))
+    desk.call(decide, *CHOICE)
+    with pytest.raises(NotFound, match=r"SGLang's word for `method` is `algorithm`.*; write one by hand"):
+        desk.call(decisions, "show", "1", "--reask")
+
+
 def test_a_decision_on_whole_runs_says_of_what_it_is_and_warns_of_the_import(spring: Desk) -> None:
     said = spring.call(decide, *CHOICE, "--whole-runs").stdout
     assert "evidence, rate over a whole run in tokens/s" in said
