@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 from nightsweep.analysis import text
 from nightsweep.analysis.tables import NOT_APPLIED, Column, Group, Row, Table, grouped
 from nightsweep.analysis.values import BootRow, PrefillRow, SweepRow, WindowRow
 from nightsweep.plan.words import DECODE
+
+_Listed = TypeVar("_Listed", WindowRow, PrefillRow)
 
 NOW_AT_MOST = 34
 """Characters of what a sweep does in the table of sweeps; `status SWEEP` says it whole."""
@@ -83,13 +86,7 @@ def flagged_table(rows: Sequence[WindowRow], *, title: str) -> Table:
         Column("started", "UTC", right=False),
         Column("flags and reasons", right=False),
     )
-    return Table(
-        title=title,
-        label="config",
-        columns=columns,
-        groups=grouped(rows, heading=lambda row: text.printable(row.config), row_of=row_of),
-        simulated=any(row.simulated for row in rows),
-    )
+    return _by_config(rows, title=title, columns=columns, row_of=row_of)
 
 
 def _prefill_said(row: PrefillRow) -> str:
@@ -129,6 +126,12 @@ def prefill_rows_table(rows: Sequence[PrefillRow], *, title: str) -> Table:
         Column("TTFT", "ms"),
         Column("flags and reason", right=False),
     )
+    return _by_config(rows, title=title, columns=columns, row_of=row_of)
+
+
+def _by_config(
+    rows: Sequence[_Listed], *, title: str, columns: tuple[Column, ...], row_of: Callable[[_Listed], Row]
+) -> Table:
     return Table(
         title=title,
         label="config",
