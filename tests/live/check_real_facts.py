@@ -259,9 +259,10 @@ def check_window(checks: Checks, boot: Boot, window: Window) -> None:
     tokens = window.delta("vllm:generation_tokens_total")
     checks.equal(f"{what}: generation tokens", row["generation_tokens"], tokens)
     checks.equal(f"{what}: decode rate", row["decode_rate"], tokens / window.seconds, tolerance=1e-6)
-    # A reading counts at the middle of its round trip, and a CPU that is all the engine's answers late.
+    # A CPU that is all the engine's answers late, and may leave the probe none for seconds: it was seen to close one window in
+    # ten 1 to 5 s late, all its threads without a core. The rate is of the time between the readings, however long that is.
     asked = row["seconds_asked"]
-    long = 0.95 * asked < window.seconds < asked + 4.0
+    long = 0.95 * asked < window.seconds < 2.0 * asked
     checks.say(long, f"{what}: the window is {asked:g} s and a late answer", f"{window.seconds:.3f} s")
     steps = window.delta("vllm:iteration_tokens_total_count")
     checks.equal(f"{what}: step time", row["step_time_s"], window.seconds / steps, tolerance=1e-6)
