@@ -90,7 +90,7 @@ def run_on_service(
     if row.state == "done" and row.repeats_clean:
         with wiring.open_store(chosen) as store:
             stored = store.stored(row.sweep_id)
-        return EXIT_FAILED if configs_failed(plan, stored) or configs_unmeasured(plan, stored) else 0
+        return EXIT_FAILED if configs_failed(plan, stored) or configs_unmeasured(plan, stored, failed=()) else 0
     return EXIT_FAILED if row.state == "failed" or not row.repeats_clean else EXIT_WORK_LEFT
 
 

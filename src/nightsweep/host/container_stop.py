@@ -10,14 +10,12 @@ import docker.errors
 
 from nightsweep.errors import DockerUnavailable, EngineNotGone, NotOurs
 from nightsweep.host import inspected
-from nightsweep.host.docker_client import Daemon, explanation
+from nightsweep.host.docker_client import PAUSE, Daemon, explanation
 from nightsweep.ports import Clock, EngineHandle, EngineState
 from nightsweep.units import Seconds
 
 SLACK = Seconds(60.0)
 """Beyond the grace: how long a daemon may be away or slow before stopping it has failed."""
-
-PAUSE = Seconds(0.25)
 
 
 class ContainerStop:

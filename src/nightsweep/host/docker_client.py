@@ -22,6 +22,7 @@ AWAY = (docker.errors.DockerException, requests.exceptions.RequestException, url
 """What a call raises while the daemon is away. An APIError is one too by type, so catch that first: it is an answer."""
 
 PAUSE = Seconds(0.25)
+"""Between two questions to a daemon that is waited for."""
 QUICK = 5
 """Seconds that a look at an engine may take before the daemon counts as away."""
 

@@ -331,7 +331,7 @@ def _prove(tools: Tools, running: Running) -> None:
         raise EngineExited(
             exit_code=running.host.state(running.handle).exit_code,
             stage="while its identity was proven",
-            reason=running.log.last_line(),
+            reason=running.log.last_words(),
         )
     raise IdentityMismatch(reason=problem)
 

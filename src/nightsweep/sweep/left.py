@@ -49,9 +49,8 @@ def configs_failed(plan: SweepPlan, stored: Stored) -> tuple[str, ...]:
         )
 
 
-def configs_unmeasured(plan: SweepPlan, stored: Stored) -> tuple[str, ...]:
-    """Return the names of configs that did not fail, and of whose windows every one is flagged."""
-    failed = configs_failed(plan, stored)
+def configs_unmeasured(plan: SweepPlan, stored: Stored, *, failed: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of configs that are not among the failed ones, and of whose windows every one is flagged."""
     return tuple(name for name in unmeasured_configs(plan, windows=stored.windows) if name not in failed)
 
 
@@ -68,7 +67,7 @@ def missing_said(store: Store, plan: SweepPlan, sweep_id: int, *, done: bool) ->
     if failed := configs_failed(plan, stored):
         boots = plural(sum(map(len, stored.failed_boots.values())), "failed boot")
         said.append(f"{len(failed)} of {of} FAILED ({boots}, see `nightsweep boots`): {_named(failed)}")
-    if done and (flagged := configs_unmeasured(plan, stored)):
+    if done and (flagged := configs_unmeasured(plan, stored, failed=failed)):
         seen = "WITHOUT A CLEAN WINDOW (see `nightsweep cells --flagged`)"
         said.append(f"{len(flagged)} of {of} {seen}: {_named(flagged)}")
     return tuple(said)

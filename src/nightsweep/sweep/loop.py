@@ -382,7 +382,7 @@ def _release_after(run: _Run, error: BaseException) -> None:
 
 def _outcome(run: _Run, state: str, note: str) -> Outcome:
     stored, left = left_now(run.tools.store, run.plan, run.sweep_id)
-    done = clean_count(run.plan, stored)
+    done, failed = clean_count(run.plan, stored), configs_failed(run.plan, stored)
     return Outcome(
         sweep_id=run.sweep_id,
         state=state,
@@ -391,6 +391,6 @@ def _outcome(run: _Run, state: str, note: str) -> Outcome:
         windows_planned=run.deciding.planned,
         windows_left=sum(len(task.repeats) for task in left),
         problems=tuple(f"{said} ({n} times)" if n > 1 else said for said, n in Counter(run.problems).items()),
-        failed=configs_failed(run.plan, stored),
-        unmeasured=configs_unmeasured(run.plan, stored),
+        failed=failed,
+        unmeasured=configs_unmeasured(run.plan, stored, failed=failed),
     )

@@ -8,6 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, TypeVar
 
+from nightsweep.analysis.text import plural
 from nightsweep.engine.applied import dead_drafter
 from nightsweep.engine.observed import drafts_unasked, length_unseen
 from nightsweep.engine.speculative import proposed_drafts
@@ -80,10 +81,7 @@ def warm_up(work: Measuring, running: Running) -> None:
             cell = Cell(config=running.config.fingerprint, concurrency=max(spec.concurrency), temperature=temperature)
             request = replace(request_of(work, cell, first_prompt=0), window=spec.warmup)
             what = f"{running.config.name} warm-up, T={temperature}"
-            work.say(
-                "warmup",
-                f"{what}: {cell.concurrency} {'stream' if cell.concurrency == 1 else 'streams'}, up to {spec.warmup:g} s",
-            )
+            work.say("warmup", f"{what}: {plural(cell.concurrency, 'stream')}, up to {spec.warmup:g} s")
             streams = coming_up(work, what, cell.concurrency)
             work.tools.probe.warm_up(_through(work, running), streams.noted_in(request), alive=streams.beside(alive))
     except ProbeError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from nightsweep.analysis.text import plural
 from nightsweep.errors import ProbeError
 from nightsweep.measurement.values import PrefillResult
 from nightsweep.plan.model import PrefillRepeat
@@ -50,7 +51,7 @@ def measure_prefill(work: Measuring, running: Running, repeat: PrefillRepeat, *,
 
 def prefill_name(repeat: PrefillRepeat) -> str:
     """Return what is measured, for people."""
-    load = f" under {repeat.under_load} stream{'s' * (repeat.under_load > 1)}" if repeat.under_load else ""
+    load = f" under {plural(repeat.under_load, 'stream')}" if repeat.under_load else ""
     return f"prefill of {repeat.tokens:,} tokens{load} #{repeat.index + 1}"
 
 
