@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from nightsweep.errors import MetricsUnreadable
@@ -50,13 +51,36 @@ class _Stillness:
 
 
 async def drained(
-    client: DirectClient, target: Target, *, clock: Clock, timeout: Seconds, gone: asyncio.Event | None = None
+    client: DirectClient,
+    target: Target,
+    *,
+    clock: Clock,
+    timeout: Seconds,
+    gone: asyncio.Event | None = None,
+    waiting: Callable[[str], None] = lambda what: None,
 ) -> bool:
     """Wait until the engine reports nothing running or waiting; False when it does not within `timeout`, or is `gone`.
 
     A page that cannot be read is not idleness. Where gauges lag (SGLang), a token counter that stands still counts
     as well.
+
+    Args:
+        waiting: Told what is waited for, and "" when that is over.
     """
+    waiting(IDLE)
+    looking = asyncio.create_task(_idle_within(client, target, clock=clock, timeout=timeout))
+    dying = asyncio.create_task((gone or asyncio.Event()).wait())
+    try:
+        await asyncio.wait({looking, dying}, return_when=asyncio.FIRST_COMPLETED)
+        return looking.done() and looking.result()
+    finally:
+        looking.cancel()
+        dying.cancel()
+        await asyncio.gather(looking, dying, return_exceptions=True)
+        waiting("")
+
+
+async def _idle_within(client: DirectClient, target: Target, *, clock: Clock, timeout: Seconds) -> bool:
     deadline = clock.monotonic() + timeout
     lazy = target.dialect.engine in LAZY_GAUGES
     pause, still = POLL, _Stillness()
@@ -66,7 +90,7 @@ async def drained(
             lasts = still.lasts(reading)
             if idle(reading) or (lazy and lasts >= STILL):
                 return True
-        if clock.monotonic() + pause > deadline or (gone is not None and gone.is_set()):
+        if clock.monotonic() + pause > deadline:
             return False
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, SLOWEST_POLL)

@@ -18,7 +18,7 @@ from nightsweep.ports import Clock, Target, WindowRequest
 from nightsweep.probe.alone import stream_alone
 from nightsweep.probe.bodies import headers_of, path_of, sampling_of, streaming_body, words_of
 from nightsweep.probe.client import DirectClient
-from nightsweep.probe.draining import IDLE, drained
+from nightsweep.probe.draining import drained
 from nightsweep.probe.load import Load, UsageModes
 from nightsweep.probe.readings import fetch_reading, settled_reading
 from nightsweep.probe.stream import timing_of
@@ -61,9 +61,7 @@ class PrefillRun:
         """
         started = self.clock.now()
         ids, source = await self._prompt()
-        self.waiting(IDLE)
-        was_idle = await drained(self.client, self.target, clock=self.clock, timeout=IDLE_TIMEOUT, gone=self.gone)
-        self.waiting("")
+        was_idle = await self._idle()
         if self.load is None:
             beside, (before, timing, after) = None, await self._once(ids)
         else:
@@ -93,10 +91,13 @@ class PrefillRun:
             seen = await self._once(ids)
             held = held and not streams.failed.is_set()
         if not self.gone.is_set():
-            self.waiting(IDLE)
-            await drained(self.client, self.target, clock=self.clock, timeout=IDLE_TIMEOUT, gone=self.gone)
-            self.waiting("")
+            await self._idle()
         return Beside(load.concurrency, alone=alone, held=held), seen
+
+    async def _idle(self) -> bool:
+        return await drained(
+            self.client, self.target, clock=self.clock, timeout=IDLE_TIMEOUT, gone=self.gone, waiting=self.waiting
+        )
 
     async def _once(self, ids: list[int]) -> tuple[Reading, RequestTiming, Reading]:
         before = await fetch_reading(self.client, self.target, clock=self.clock)

@@ -17,7 +17,7 @@ from nightsweep.ports import Clock, SingleBatchRequest, Target
 from nightsweep.probe.alone import stream_alone
 from nightsweep.probe.bodies import path_of, sampling_of, streaming_body
 from nightsweep.probe.client import DirectClient
-from nightsweep.probe.draining import IDLE, drained
+from nightsweep.probe.draining import drained
 from nightsweep.probe.load import UsageModes
 from nightsweep.probe.readings import fetch_reading, settled_reading
 from nightsweep.probe.stream import RequestLog, timing_of
@@ -47,9 +47,14 @@ class SingleBatchRun:
             MetricsUnreadable: The engine's counters could not be read.
         """
         started = self.clock.now()
-        self.request.waiting(IDLE)
-        was_idle = await drained(self.client, self.target, clock=self.clock, timeout=IDLE_TIMEOUT, gone=self.gone)
-        self.request.waiting("")
+        was_idle = await drained(
+            self.client,
+            self.target,
+            clock=self.clock,
+            timeout=IDLE_TIMEOUT,
+            gone=self.gone,
+            waiting=self.request.waiting,
+        )
         before = await fetch_reading(self.client, self.target, clock=self.clock)
         timing, source = await self._timed()
         exited = self.gone.is_set()

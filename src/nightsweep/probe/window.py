@@ -273,15 +273,8 @@ class WindowRun:
         )
 
     async def _drained(self) -> bool:
-        waiting = asyncio.create_task(drained(self.client, self.target, clock=self.clock, timeout=self.patience.idle))
-        dying = asyncio.create_task(self.gone.wait())
-        try:
-            await asyncio.wait({waiting, dying}, return_when=asyncio.FIRST_COMPLETED)
-            return waiting.done() and waiting.result()
-        finally:
-            waiting.cancel()
-            dying.cancel()
-            await asyncio.gather(waiting, dying, return_exceptions=True)
+        patience = self.patience.idle
+        return await drained(self.client, self.target, clock=self.clock, timeout=patience, gone=self.gone)
 
 
 def _all(streams: int) -> str:
