@@ -27,12 +27,15 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+import yaml
 
 from benchmarks.common import Figure, Section, machine, table, write
 from nightsweep.analysis.over_time import KEYS
 from nightsweep.analysis.values import Filters
 from nightsweep.plan.fingerprint import config_document, fingerprint
 from nightsweep.plan.model import EngineSpec
+from nightsweep.plan.sweepfile import load
+from nightsweep.store.codec import plain
 from nightsweep.store.embedded import EmbeddedPostgres
 from nightsweep.store.migrate import upgrade
 from nightsweep.store.postgres import connect
@@ -130,6 +133,7 @@ def fill(engine: sa.Engine, *, windows: int) -> float:
             text = sa.text(statement)
             connection.execute(text, {name: value for name, value in known.items() if name in text.compile().params})
         connection.execute(sa.text("ALTER TABLE windows ENABLE TRIGGER USER"))
+        _plan_the_newest(connection, nights=known["nights"])
         begin = time.perf_counter()
         connection.execute(sa.text("SELECT nightsweep_sum_up_again()"))
         took = time.perf_counter() - begin
@@ -137,6 +141,40 @@ def fill(engine: sa.Engine, *, windows: int) -> float:
         connection.execute(sa.text("SET statement_timeout = 0"))
         connection.execute(sa.text("VACUUM ANALYZE"))
     return took
+
+
+def _plan_the_newest(connection: sa.Connection, *, nights: int) -> None:
+    """Give the newest sweep the file and plan that its configs and cells are of: what is left is told from them."""
+    mine = sa.text(
+        "SELECT f.name, f.doc FROM sweep_configs sc JOIN configs f ON f.id = sc.config_id WHERE sc.sweep_id = :id"
+        " ORDER BY sc.position"
+    )
+    found = connection.execute(mine, {"id": nights}).all()
+    entries = [
+        {"name": row.name, "speculative": dict(row.doc["speculative"]), "grid": {"image": [row.doc["image"]]}}
+        for row in found
+    ]
+    document = {
+        "name": f"night-{nights}",
+        "engine": {
+            "kind": "vllm",
+            "host": "docker",
+            "model": "org/target",
+            "served_name": "m",
+            "args": {"max-num-seqs": 16},
+        },
+        "configs": entries,
+        "probe": {"concurrency": [1, 2, 4, 8, 16], "temperature": [0.7, 1.0], "repeats": 3},
+    }
+    text = yaml.safe_dump(document, sort_keys=False)
+    plan = load(text)
+    known = {row[0] for row in connection.execute(sa.text("SELECT hash FROM configs"))}
+    if not {config.fingerprint for config in plan.configs} <= known:
+        raise RuntimeError("the newest night's file is of other configs than the database")
+    put = sa.text("UPDATE sweeps SET file_text = :text, plan = :plan WHERE id = :id")
+    connection.execute(
+        put.bindparams(sa.bindparam("plan", type_=sa.JSON)), {"text": text, "plan": plain(plan), "id": nights}
+    )
 
 
 class Watch:

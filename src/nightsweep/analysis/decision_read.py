@@ -10,8 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nightsweep.analysis.blocks import Block, Bullets, Heading, Paragraph
-from nightsweep.analysis.sides import Documents
 from nightsweep.analysis.text import plural, printable
 from nightsweep.analysis.values import BootRow, WindowRow
 from nightsweep.plan.drawn import Drawn
@@ -20,7 +18,9 @@ from nightsweep.plan.remaining import temperature_key
 from nightsweep.plan.words import DECODE
 
 if TYPE_CHECKING:
+    from nightsweep.analysis.blocks import Block
     from nightsweep.analysis.rounds import Decision
+    from nightsweep.analysis.sides import Documents
 
 
 def repeats_said(plan: SweepPlan) -> str:
@@ -49,6 +49,7 @@ def decision_blocks(
     found = None if plan is None else decision_in(plan, windows=windows, boots=boots, documents=documents)
     if found is None:
         return
+    from nightsweep.analysis.blocks import Bullets, Heading, Paragraph
     from nightsweep.analysis.decision_said import decision_said, decision_table
 
     yield Heading(2, "Decision")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from nightsweep.analysis.values import (
@@ -322,34 +323,49 @@ def spread_document(spread: Spread | None) -> Document | None:
     }
 
 
-_PLAIN = frozenset((float, int, str))
-"""Types of nearly all fields of a long list: they are spared a call."""
+_PLAIN = frozenset((float, int, str, type(None)))
+"""Types of nearly all fields of a long list, which CSV's writer takes as they are: they are spared a call."""
 
 
-def flat_rows(documents: Iterable[Document], *, fields: Sequence[str]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return header and rows for CSV: dotted paths become names with an underscore, absent an empty field.
+def flat_rows(documents: Iterable[Document], *, fields: Sequence[str]) -> tuple[tuple[str, ...], list[list[Any]]]:
+    """Return header and rows for `csv.writer`: dotted paths become names with an underscore, absent is None (an empty field).
 
     Lists are joined by "; ", mappings become "key=value; ...".
     """
     header = tuple(path.replace(".", "_") for path in fields)
-    split = [(path, path.split(".")) for path in fields]
+    runs = _runs(fields)
     rows = []
     for document in documents:
-        values = [document[path] if path in document else _found(document, path, parts) for path, parts in split]
-        rows.append(tuple([str(value) if type(value) in _PLAIN else _flat(value) for value in values]))
+        row: list[Any] = []
+        for head, inner, paths in runs:
+            whole = document.get(head) if inner else None
+            if type(whole) is dict and document.keys().isdisjoint(paths):
+                row += map(whole.__getitem__, inner)
+            else:
+                row += [at_path(document, path) for path in paths]
+        rows.append([value if type(value) in _PLAIN else _flat(value) for value in row])
     return header, rows
+
+
+def _runs(fields: Sequence[str]) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+    """Return (head, keys below it, whole paths) of neighbours below one head, which are looked up at once.
+
+    What is below none has no keys.
+    """
+    found = []
+    for head, group in groupby(fields, key=lambda path: path.partition(".")[0]):
+        paths = tuple(group)
+        inner = tuple(path.partition(".")[2] for path in paths)
+        found.append((head, inner if all(inner) and not any("." in key for key in inner) else (), paths))
+    return found
 
 
 def at_path(document: Mapping[str, Any], path: str) -> Any:
     """Return what stands at a dotted path; None where something on the way is absent. A key may hold dots itself."""
-    return _found(document, path, path.split("."))
-
-
-def _found(document: Mapping[str, Any], path: str, parts: Sequence[str]) -> Any:
     if path in document:
         return document[path]
     found: Any = document
-    for key in parts:
+    for key in path.split("."):
         if found is None:
             return None
         found = found[key]

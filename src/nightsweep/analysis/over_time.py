@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -77,6 +78,11 @@ def series_of(
         conditions, configs: Documents by fingerprint, for what differs.
         number: Which number of a window (see `nightsweep.analysis.grouping.NUMBERS`).
     """
+
+    @functools.cache  # a long history goes back and forth between few configs and conditions
+    def marks_between(was: tuple[str, str] | None, now: tuple[str, str]) -> tuple[str, ...]:
+        return _marks(was, now, conditions=conditions, configs=configs)
+
     found: dict[tuple[str, float, int, str], _Open] = {}
     named: dict[tuple[str, float, int, str], GroupSummary] = {}
     timed = [(group.first, group) for group in groups if group.first is not None]
@@ -88,7 +94,7 @@ def series_of(
         key = (group.keys["box"], group.keys["temperature"], group.keys["concurrency"], source)
         series = found.setdefault(key, _Open())
         here = (group.keys["conditions"], group.keys["config_fingerprint"])
-        marks = _marks(series.last, here, conditions=conditions, configs=configs)
+        marks = marks_between(series.last, here)
         series.points.append(Point(group.keys["boot"], started, spread, group.keys["engine_version"], marks))
         series.last = here
         named[key] = group

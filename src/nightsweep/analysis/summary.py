@@ -13,6 +13,7 @@ from nightsweep.analysis.values import CellSummary, PrefillRow, PrefillSummary, 
 from nightsweep.measurement.flagged import FLAGS
 
 Row = TypeVar("Row", WindowRow, PrefillRow)
+_PLACES = {flag: place for place, flag in enumerate(FLAGS)}
 
 
 def spread_of(values: Sequence[float], *, boots: Iterable[int], stated: int | None = 1) -> Spread | None:
@@ -154,5 +155,6 @@ def _flag_counts(rows: Sequence[Row]) -> dict[str, int]:
 
 def in_flag_order(counts: Mapping[str, int]) -> dict[str, int]:
     """Return windows by flag, in the order of the contract's list; flags that it does not know come last, by name."""
-    known = {flag: place for place, flag in enumerate(FLAGS)}
-    return {flag: counts[flag] for flag in sorted(counts, key=lambda flag: (known.get(flag, len(known)), flag))}
+    if not counts:
+        return {}
+    return {flag: counts[flag] for flag in sorted(counts, key=lambda flag: (_PLACES.get(flag, len(_PLACES)), flag))}

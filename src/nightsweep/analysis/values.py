@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -250,8 +250,7 @@ class Spread:
 def scaled(spread: Spread, *, by: float) -> Spread:
     """Return the spread of the same runs in a unit that is `by` times as fine; `by` is positive."""
     sd = None if spread.sd is None else spread.sd * by
-    mean, low, high = (value * by for value in (spread.mean, spread.minimum, spread.maximum))
-    return replace(spread, mean=mean, minimum=low, maximum=high, sd=sd)
+    return Spread(spread.n, spread.boots, spread.mean * by, spread.minimum * by, spread.maximum * by, sd, spread.stated)
 
 
 @dataclass(frozen=True)

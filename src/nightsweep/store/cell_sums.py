@@ -40,9 +40,9 @@ def cells_matching(connection: sa.Connection, filters: Filters) -> list[CellSumm
     filters = replace(filters, with_flagged="yes")
     apart = (filters.sweep, filters.since, filters.before, filters.image)
     if all(one is None for one in apart):
-        rows = connection.execute(_kept_matching(filters))
-        parts = _parts_in(list(rows.keys()))
-        found = [(row.first_window_id, _kept(row, parts)) for row in rows]
+        answer = connection.execute(_kept_matching(filters))
+        parts = _parts_in(list(answer.keys()))
+        found = [(row.first_window_id, _kept(row, parts)) for row in answer.all()]
     else:
         found = _summed(connection, filters)
     order: dict[str, int] = {}
@@ -249,9 +249,6 @@ def _cell(
 ) -> CellSummary:
     counts = in_flag_order(flag_counts)
     not_applied, notes = (tuple(said) for said in words)
-    stated = {
-        name: spread and replace(spread, stated=stated_among(notes, n=spread.n)) for name, spread in numbers.items()
-    }
     return CellSummary(
         config=row.config,
         config_fingerprint=row.config_fingerprint,
@@ -267,5 +264,12 @@ def _cell(
         engine_versions=tuple(sorted(engine_versions)),
         not_applied=not_applied,
         notes=notes,
-        **stated,
+        **(_with_stated(numbers, notes) if notes else numbers),
     )
+
+
+def _with_stated(numbers: Mapping[str, Spread | None], notes: Sequence[str]) -> dict[str, Spread | None]:
+    """Return the numbers with the runs that each row stands for: one, where no note says otherwise."""
+    return {
+        name: spread and replace(spread, stated=stated_among(notes, n=spread.n)) for name, spread in numbers.items()
+    }

@@ -198,15 +198,19 @@ class Queries:
         return found[0]
 
     def sweep_plan(self, sweep_id: int) -> SweepPlan | None:
-        """Return the plan of a sweep, read from its file again; None when this program cannot read it any more.
+        """Return the plan of a sweep as it is stored; None when this program cannot read it any more.
 
         An imported sweep was planned by nobody.
 
         Raises:
             NotFound: There is no such sweep.
         """
-        imported = self.plan_of(sweep_id)[0].startswith(IMPORT_WROTE)
-        return None if imported else self.written_plan(sweep_id)
+        from nightsweep.plan.kept import plan_in
+
+        text, document = self.plan_of(sweep_id)
+        if text.startswith(IMPORT_WROTE):
+            return None
+        return plan_in(document) or self.written_plan(sweep_id)
 
     def written_plan(self, sweep_id: int) -> SweepPlan | None:
         """Return what a sweep's file says, also one that an import wrote: its configs are known, its probe was never run."""

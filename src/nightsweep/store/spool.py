@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from nightsweep.errors import SpoolUnreadable
-from nightsweep.store.spooled_values import read_back, written
 
 ENDING = ".write"
 FORMAT = 1
@@ -150,6 +149,8 @@ def _number(path: Path) -> int:
 
 
 def _packed(write: Write) -> bytes:
+    from nightsweep.store.spooled_values import written  # brings all values along: who looks what waits needs none
+
     args = {name: written(value) for name, value in write.args.items()}
     document = {"format": FORMAT, "method": write.method, "key": str(write.key), "args": args}
     text = json.dumps(document, separators=(",", ":")).encode("ascii")
@@ -157,6 +158,8 @@ def _packed(write: Write) -> bytes:
 
 
 def _unpacked(data: bytes) -> Write:
+    from nightsweep.store.spooled_values import read_back
+
     digest, text = data[:64].decode("ascii"), zlib.decompress(data[64:])
     if hashlib.sha256(text).hexdigest() != digest:
         raise ValueError("its contents are not those that were written")

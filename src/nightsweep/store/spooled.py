@@ -30,6 +30,7 @@ from nightsweep.store.eventlog import log_event
 from nightsweep.store.postgres import PostgresStore
 from nightsweep.store.session import MachineTime, Patient, Waiting
 from nightsweep.store.spool import Spool, Write
+from nightsweep.store.spooled_values import written as written  # loaded before a disk is full, not then
 from nightsweep.units import Seconds
 
 log = logging.getLogger("nightsweep.store")

@@ -350,7 +350,19 @@ def test_a_sweep_is_found_by_id_uuid_or_name_and_the_newest_of_a_name_first(
             queries.sweep_of(unknown)
 
 
-def test_a_plan_that_cannot_be_read_again_is_absent(night: Night, queries: Queries) -> None:
+def test_a_plan_is_what_is_stored_of_it_whatever_its_file_says_to_this_program(
+    night: Night, queries: Queries, engine: sa.Engine
+) -> None:
+    found = queries.sweep_plan(night.sweep_id)
+    assert found is not None
+    assert found == a_plan(*found.configs)
+    assert queries.written_plan(night.sweep_id) is None
+
+
+def test_a_plan_that_cannot_be_read_again_is_absent(night: Night, queries: Queries, engine: sa.Engine) -> None:
+    of_later = sa.text("UPDATE sweeps SET plan = jsonb_set(plan, '{probe,of_a_later_program}', '1') WHERE id = :id")
+    with engine.begin() as connection:
+        connection.execute(of_later, {"id": night.sweep_id})
     assert queries.sweep_plan(night.sweep_id) is None
 
 
