@@ -36,7 +36,7 @@ demo: $(VENV)/.ready ## A whole sweep on a simulated engine, with everything emb
 
 test: $(VENV)/.ready-dev ## All tests but those that need Docker or a real engine
 	@echo "== tests, on $(JOBS) processes"
-	@$(PYTEST) -n $(JOBS) --durations=12 -m "not docker and not live"
+	@$(PYTEST) -n $(JOBS) --dist worksteal --durations=12 -m "not docker and not live"
 
 # `make -k check` goes on after a gate that failed, so that one run says everything.
 check: check-format check-lint check-types check-imports test ## Format, lint, types, import contracts, tests

@@ -1,14 +1,11 @@
 """Server-sent events of a streamed completion: cheap looks while it runs, the whole account once it is over.
 
-On the hot path nothing is parsed: bytes are kept with the time of their arrival, and only until the first token is a
-pattern
+On the hot path nothing is parsed: bytes are kept with the time of their arrival, and only until the first token is a pattern
 searched in them. `account` reads everything afterwards.
 
 Source:
-    OpenAI chat and completions streams as vLLM 0.26 and 0.32 and SGLang send them: one `data:` line per event,
-    cumulative
-    `usage` in each when `continuous_usage_stats` is on, reasoning in `delta.reasoning` (older: `reasoning_content`),
-    tool calls
+    OpenAI chat and completions streams as vLLM 0.26 and 0.32 and SGLang send them: one `data:` line per event, cumulative
+    `usage` in each when `continuous_usage_stats` is on, reasoning in `delta.reasoning` (older: `reasoning_content`), tool calls
     in `delta.tool_calls`, an error as `data: {"error": ...}` inside a 200 answer.
 """
 
