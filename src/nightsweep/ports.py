@@ -23,6 +23,7 @@ from nightsweep.engine.values import (
     ServedIdentity,
 )
 from nightsweep.measurement.boxstate import BoxSample
+from nightsweep.measurement.traffic import Traffic
 from nightsweep.measurement.values import PrefillResult, RawWindow, WindowResult
 from nightsweep.plan.drawn import Drawn
 from nightsweep.plan.expect import Prediction, Resident
@@ -156,6 +157,7 @@ class ForeignContainer:
     addresses: tuple[str, ...] = ()  # its own on Docker's networks; none on the host's network
     shown_entrypoint: tuple[str, ...] = ()  # for people and records: secrets are hidden
     shown_command: tuple[str, ...] = ()
+    started: datetime | None = None  # last; None where Docker does not say
 
 
 class Host(Protocol):
@@ -674,11 +676,13 @@ class Store(Protocol):
         *,
         restore_by: datetime | None,
         record: Mapping[str, Any] | None = None,
+        traffic: Traffic | None = None,
     ) -> int:
         """Commit, before production is touched, what runs and how it comes back; returns the intent's id.
 
         Args:
             record: All that bringing it back needs, without secrets; given back by `owed`.
+            traffic: What it has served; None was not looked for. Of an intent that is open already the first one stays.
         """
 
     def mark_intent(self, intent_id: int, *, stage: str) -> None:

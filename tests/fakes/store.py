@@ -11,6 +11,7 @@ from typing import Any
 
 from nightsweep.engine.values import LogLine
 from nightsweep.errors import BootAlreadyEnded, BoxBusy, LeaseLost, NotFound, RepeatAlreadyStored
+from nightsweep.measurement.traffic import Traffic
 from nightsweep.measurement.values import PrefillResult, WindowResult
 from nightsweep.plan.drawn import Drawn
 from nightsweep.plan.expect import Prediction, Resident
@@ -114,6 +115,7 @@ class FakeIntent:
     restore_started_at: datetime | None = None
     checks: dict[str, Any] = field(default_factory=dict)
     closed_at: datetime | None = None
+    traffic: Traffic | None = None
 
 
 @dataclass(frozen=True)
@@ -546,6 +548,7 @@ class FakeStore:
         *,
         restore_by: datetime | None,
         record: Mapping[str, Any] | None = None,
+        traffic: Traffic | None = None,
     ) -> int:
         """See `ports.Store`."""
         with self._lock:
@@ -554,10 +557,11 @@ class FakeStore:
                 if (intent.box_id, intent.production.name) == (lease.box_id, production.name) and not intent.closed:
                     intent.sweep_id, intent.restore_by = lease.sweep_id, restore_by
                     intent.restore_started_at = None
+                    intent.traffic = intent.traffic or traffic
                     return intent_id
             intent_id = len(self.intents) + 1
             self.intents[intent_id] = FakeIntent(
-                lease.box_id, lease.sweep_id, production, restore_by, dict(record or {})
+                lease.box_id, lease.sweep_id, production, restore_by, dict(record or {}), traffic=traffic
             )
             return intent_id
 

@@ -13,6 +13,7 @@ from nightsweep.analysis.grounds import evidence_of, is_premise, one_each, refus
 from nightsweep.analysis.one_question import OneQuestion, of_one_question
 from nightsweep.analysis.premises import CONFIG, PRODUCTION, WEIGHTS, Decision, held_fixed, settings_of
 from nightsweep.analysis.sides import expanded, measured
+from nightsweep.analysis.traffic import premises_of
 from nightsweep.analysis.values import WindowRow
 from nightsweep.errors import NothingToDecide
 
@@ -109,4 +110,5 @@ def _premises(
     found |= {name: value for name, value in of_conditions.items() if value is not None and is_premise(name)}
     if len(weights) == 1:
         found[WEIGHTS] = weights.pop()
-    return found | {PRODUCTION + key: value for key, value in material.production.items()}
+    found |= {PRODUCTION + key: value for key, value in material.production.items()}
+    return found | ({} if material.traffic is None else premises_of(material.traffic.traffic))

@@ -18,6 +18,7 @@ from nightsweep.analysis.pooled import observed
 from nightsweep.analysis.premises import NOT_COMPARED, CellEvidence, Evidence, held_fixed
 from nightsweep.analysis.sides import Documents, expanded, measured
 from nightsweep.analysis.stated import stated_of
+from nightsweep.analysis.traffic import Recorded, counted
 from nightsweep.analysis.values import BootRow, SweepRow, WindowRow
 from nightsweep.errors import NothingToDecide
 from nightsweep.plan.words import DECODE
@@ -45,6 +46,7 @@ class Material:
         unknown: Premises that could not be recorded, in words.
         family: Further windows of the same nights, to know the noise by, as `compared.compared` takes them.
         rule: How the sweep's own rule decided (`decision_said.ruling`); None of a sweep that has none.
+        traffic: Of the production container; None where it is not known.
     """
 
     sweep: SweepRow
@@ -56,6 +58,7 @@ class Material:
     unknown: tuple[str, ...] = ()
     family: Sequence[WindowRow] = ()
     rule: Mapping[str, Any] | None = None
+    traffic: Recorded | None = None
 
 
 # --- what cannot be chosen -------------------------------------------------------------------------------------------
@@ -135,6 +138,7 @@ def evidence_of(choice: Choice, material: Material, kept: OneQuestion, among: Se
         notes=tuple(remarks(story)),
         rule=material.rule,
         kind=rows[0].kind if rows else DECODE,
+        traffic=None if material.traffic is None else counted(material.traffic),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from nightsweep.analysis import listings, tables, text
+from nightsweep.analysis import listings, tables, text, traffic
 from nightsweep.analysis.blocks import Block, Bullets, Heading, Lines, Paragraph
 from nightsweep.analysis.caveats import caveats, leads, overlap
 from nightsweep.analysis.decision_read import decision_blocks
@@ -165,10 +165,12 @@ def _production(night: Night) -> Iterator[Block]:
         return
     columns = ("container", "taken down", "start began", "serves again", "was away", "due by", "checked")
     rows = tuple(_production_row(night, row) for row in night.production)
+    served = (traffic.said(row.container, row.traffic, moment=night.local) for row in night.production if row.traffic)
     yield tables.Table(
         "What was taken down, and how it came back",
         tuple(tables.Column(heading, right=False) for heading in columns),
         (tables.Group("", rows),),
+        notes=tuple(text.printable(one) for one in served if one is not None),
         simulated=night.sweep.simulated,
     )
 

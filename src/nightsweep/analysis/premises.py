@@ -15,6 +15,7 @@ from typing import Any
 
 from nightsweep.analysis.comparing import flat
 from nightsweep.analysis.sides import brief
+from nightsweep.analysis.traffic import JUDGED, same
 from nightsweep.analysis.values import Spread
 from nightsweep.plan.words import DECODE
 
@@ -93,6 +94,7 @@ class Evidence:
         kind: Of the windows: `decode`, or whole runs of another client.
         unknown: Premises that could not be recorded, in words.
         container: The production container that was looked at; None without one.
+        traffic: How the traffic among the premises was counted (`traffic.counted`); None where it is no premise.
     """
 
     cells: tuple[CellEvidence, ...]
@@ -107,6 +109,7 @@ class Evidence:
     notes: tuple[str, ...] = ()
     rule: Mapping[str, Any] | None = None
     kind: str = DECODE
+    traffic: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,8 @@ class Decision:
         decision_id: 0 before it is kept.
         factors: Dotted keys of the config document that it is about.
         chosen, fallback: Fingerprints.
-        premises: Every condition held fixed, by name: `config.KEY`, `box.KEY`, `production.KEY`, and the conditions' own names.
+        premises: Every condition held fixed, by name: `config.KEY`, `box.KEY`, `production.KEY`, `traffic.KEY`, and the
+            conditions' own names.
         retired_why: None while it stands.
     """
 
@@ -249,7 +253,7 @@ def shown(value: Any) -> str:
 
 
 def _with_acceptance(change: Change, accepted: Accepted | None) -> Change:
-    if accepted is None or accepted.value != change.new:
+    if accepted is None or not _same(change.name, accepted.value, change.new):
         return change
     return Change(change.name, change.old, change.new, change.source, accepted.reason)
 
@@ -264,6 +268,8 @@ def _same(name: str, old: Any, new: Any) -> bool:
     numbers = isinstance(old, int | float) and isinstance(new, int | float)
     if name == WEIGHTS and numbers and old:
         return bool(abs(new / old - 1) <= WEIGHTS_WITHIN)
+    if name in JUDGED and numbers:
+        return same(old, new)
     return bool(old == new)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from nightsweep.analysis.import_file import HEAD, NO_IMAGE, OWED
 from nightsweep.analysis.premises import CONFIG, PRODUCTION, Change, Decision, Now
+from nightsweep.analysis.traffic import GENERATION, JUDGED, PROMPT
 from nightsweep.errors import InvalidPlan, NothingToDecide
 from nightsweep.plan import yamltree
 from nightsweep.plan.expand import base_of
@@ -74,7 +75,7 @@ def reask(decision: Decision, found: Sequence[Change], now: Now, *, plan: SweepP
     name = f"{decision.sweep_name}-again-{decision.decision_id}"
     body = yamltree.write({"name": name, **document})
     not_asked = (f"NOT ASKED HERE: {one}." for one in unasked)
-    head = (*_head(decision, found), *not_asked, *_beside(probe), *_owed(file_text))
+    head = (*_head(decision, found), *_of_traffic(found), *not_asked, *_beside(probe), *_owed(file_text))
     text = "".join(f"# {_one_line(line)}\n" for line in head) + body
     again = _loaded(text, decision, source=f"{name}.yaml")
     if overrides.image is None:
@@ -132,6 +133,24 @@ def _check_as_it_was(decision: Decision, again: SweepPlan) -> None:
         if fingerprint not in there:
             why = f"{name} cannot be written down again as it was: copy its entry by hand"
             raise NothingToDecide(sweep=decision.sweep_name, reason=why)
+
+
+def _of_traffic(found: Sequence[Change]) -> list[str]:
+    """Return what a person must do about other traffic: prompts and the length of answers stand for it."""
+    lengths = {change.name: change.new for change in found if change.name in JUDGED}
+    if not lengths:
+        return []
+    wanted = []
+    if PROMPT in lengths:
+        wanted.append(f"a JSONL file of prompts of about {lengths[PROMPT]:,.0f} tokens at `prompts`")
+    if GENERATION in lengths:
+        wanted.append(
+            f"prompts and a `sampling.max_tokens` that give answers of about {lengths[GENERATION]:,.0f} tokens"
+        )
+    return [
+        f"What stands for production's traffic is the probe's prompt set, which is as it was: put {' and '.join(wanted)},",
+        "as what production is asked; without that this asks about the old traffic.",
+    ]
 
 
 def _beside(probe: Mapping[str, Any]) -> list[str]:

@@ -8,6 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from nightsweep.measurement.traffic import Traffic
 from nightsweep.plan.words import CONTROL_ROUND, DECODE
 from nightsweep.units import GiB, Seconds, Tokens
 
@@ -338,6 +339,7 @@ class ProductionRow:
         opened: When the intent was committed, before anything was touched.
         outcome: "restored", "abandoned", or why it does not serve; None while nobody has tried yet.
         checks: What was checked when it came back.
+        traffic: What it had served by then; None where nobody looked.
     """
 
     container: str
@@ -348,6 +350,7 @@ class ProductionRow:
     closed: datetime | None
     outcome: str | None
     checks: Mapping[str, Any] = field(default_factory=dict)
+    traffic: Traffic | None = None
 
     @property
     def fares(self) -> str:

@@ -16,7 +16,7 @@ from nightsweep.analysis.premises import Decision, state_of
 from nightsweep.analysis.values import Filters, SweepRow, WindowRow
 from nightsweep.cli import places, render
 from nightsweep.cli.decided import decision_lines
-from nightsweep.cli.deciding import Decisions, Reach, judge, production_settings, reach
+from nightsweep.cli.deciding import Decisions, Reach, judge, production_settings, production_traffic, reach
 from nightsweep.cli.documents import documents_of, family_of, one_kind, raise_for_kind
 from nightsweep.cli.reading import Queries, find_sweep
 from nightsweep.plan.mistakes import nearest
@@ -78,6 +78,7 @@ def command(
             question=question,
         )
         material = _material(reached, queries, found, plan, _among(windows, among, choice), container=container)
+        material = _with_traffic(material, store, plan, container=container)
         material = replace(material, rule=_rule(plan, everything, material) if kind == DECODE else None)
         decision = decide(choice, material, at=reached.now())
         again = _same_question(decision, store)
@@ -131,11 +132,9 @@ def _material(
     *,
     container: str | None,
 ) -> Material:
-    if container is None and plan is not None and plan.production is not None:
-        container = plan.production.container
+    container = _container(plan, container)
     production, why = production_settings(reached, container)
     unknown = [f"{why}: what it runs is no premise"] if why else []
-    unknown.append("traffic: production's is not recorded, so it is no premise")
     return Material(
         sweep=sweep,
         windows=windows,
@@ -146,6 +145,18 @@ def _material(
         container=container if production else None,
         unknown=tuple(unknown),
     )
+
+
+def _with_traffic(of: Material, store: Decisions, plan: SweepPlan | None, *, container: str | None) -> Material:
+    """Return the material with production's traffic, or with why it is no premise."""
+    recorded, why = production_traffic(store, of.sweep.sweep_id, _container(plan, container))
+    said = [f"traffic: production's is not known, so it is no premise ({why})"] if why else []
+    return replace(of, traffic=recorded, unknown=(*of.unknown, *said))
+
+
+def _container(plan: SweepPlan | None, named: str | None) -> str | None:
+    """Return the production container: the one that was named, else the sweep file's."""
+    return plan.production.container if named is None and plan is not None and plan.production is not None else named
 
 
 def _rule(plan: SweepPlan | None, windows: Sequence[WindowRow], of: Material) -> Mapping[str, Any] | None:

@@ -16,6 +16,7 @@ from nightsweep.analysis.premises import (
     state_of,
 )
 from nightsweep.analysis.tables import Column, Group, Row, Table
+from nightsweep.analysis.traffic import counted_said
 from nightsweep.cli.deciding import Judged
 from nightsweep.cli.render import Line
 from nightsweep.plan.words import DECODE, SINGLE_BATCH, WHOLE_RUN
@@ -97,6 +98,8 @@ def decision_lines(
         yield Line(f"  not held fixed over these windows: {name}: {', '.join(values)}", style="single")
     yield Line(f"premises ({len(decision.premises)})", style="title")
     yield from (Line(f"  {name}: {shown(value)}") for name, value in sorted(decision.premises.items()))
+    if decision.evidence.traffic is not None:
+        yield Line(f"  traffic is the {counted_said(decision.evidence.traffic)}", style="note")
     yield from (Line(f"  {one}", style="note") for one in skipped)
 
 
@@ -163,6 +166,7 @@ def decision_document(one: Judged) -> dict[str, Any]:
         "kind": decision.evidence.kind,
         "not_held_fixed": {name: list(values) for name, values in decision.evidence.not_fixed.items()},
         "premises": dict(decision.premises),
+        "traffic": None if decision.evidence.traffic is None else dict(decision.evidence.traffic),
         "changes": [
             {"premise": each.name, "old": each.old, "new": each.new, "source": each.source, "accepted": each.accepted}
             for each in one.changes

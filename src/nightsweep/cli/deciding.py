@@ -18,6 +18,7 @@ from nightsweep.plan.model import SweepPlan
 from nightsweep.plan.words import BUNDLED_PROMPTS, IMPORTED, SINGLE_BATCH
 
 if TYPE_CHECKING:
+    from nightsweep.analysis.traffic import Recorded
     from nightsweep.ports import ForeignContainer
 
 
@@ -41,6 +42,9 @@ class Decisions(Protocol):
 
     def now(self, decision: Decision) -> Now:
         """Return what the database knows by now."""
+
+    def traffic(self, sweep_id: int, container: str) -> Recorded | None:
+        """Return what a production container's traffic was when a sweep took it down."""
 
     def config_settings(self, fingerprint: str) -> Mapping[str, Any]:
         """Return a config's settings by dotted key."""
@@ -79,6 +83,18 @@ def production_settings(reached: Reach, container: str | None) -> tuple[Mapping[
         return {}, f"production {container}: {error}"
 
 
+def production_traffic(store: Decisions, sweep_id: int, container: str | None) -> tuple[Recorded | None, str | None]:
+    """Return what a container's traffic was when a sweep was measured, and None; or None, and why it is not known."""
+    if container is None:
+        return None, "the sweep file names no container, and --production none either"
+    found = store.traffic(sweep_id, container)
+    if found is None:
+        return None, f"nothing of {container} was recorded on this box by then; a sweep that takes it down does"
+    if found.traffic.unknown is not None:
+        return None, f"{container}, {found.taken_down:%Y-%m-%d}: {found.traffic.unknown}"
+    return found, None
+
+
 @dataclass(frozen=True)
 class Judged:
     """A decision, the premises that differ by now, and what could not be looked at."""
@@ -91,7 +107,7 @@ class Judged:
 def judge(decision: Decision, store: Decisions, queries: Queries, reached: Reach) -> Judged:
     """Return how a decision stands today."""
     now = store.now(decision)
-    skipped: list[str] = []
+    skipped = list(now.skipped)
     values = {**now.values, **_prompts(decision, queries.written_plan(decision.sweep_id), reached, skipped)}
     production = None
     if any(name.startswith(PRODUCTION) for name in decision.premises):

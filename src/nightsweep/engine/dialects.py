@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from nightsweep.engine.values import Dialect, Series, Unavailable
@@ -242,3 +243,34 @@ def _sglang_before_realtime() -> dict[str, Entry]:
         "prefix_cache_hits": _one("sglang:cached_tokens_total"),
         "preemptions": Unavailable("SGLang counts retracted requests since 0.5.7"),
     }
+
+
+# --- all that an engine has served -------------------------------------------------------------------------------
+
+_SERVED: Mapping[str, Mapping[str, Entry]] = {
+    "vllm": {
+        "served_requests": _one("vllm:request_prompt_tokens_count"),
+        "served_prompt_tokens": _one("vllm:request_prompt_tokens_sum"),
+        "served_generation_tokens": _one("vllm:request_generation_tokens_sum"),
+        "served_seconds": _one("vllm:e2e_request_latency_seconds_sum"),
+    },
+    "sglang": {
+        "served_requests": _one("sglang:num_requests_total"),
+        "served_prompt_tokens": _one("sglang:prompt_tokens_total"),
+        "served_generation_tokens": _one("sglang:generation_tokens_total"),
+        "served_seconds": _one("sglang:e2e_request_latency_seconds_sum"),
+    },
+}
+
+
+def with_served(dialect: Dialect) -> Dialect:
+    """Return the dialect with what tells of the requests that an engine has served; no window needs it.
+
+    A request is in them when it has ended, with its whole length; one that its client gave up is in none of vLLM's. Prompt
+    tokens are of whole prompts, also where a cache had them.
+
+    Source:
+        vLLM `v1/metrics/loggers.py`, histograms of finished requests. SGLang `srt/metrics/collector.py`, whose counters of
+        requests and tokens move when a request ends.
+    """
+    return replace(dialect, series={**dialect.series, **_SERVED.get(dialect.engine, {})})

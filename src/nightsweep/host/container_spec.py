@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
 from nightsweep.errors import LaunchRefused
+from nightsweep.host.loglines import nanoseconds
 from nightsweep.host.redact import looks_secret, masked_command
 from nightsweep.plan.model import ContainerSpec
 from nightsweep.ports import ForeignContainer, Launch, Secret
@@ -20,6 +22,9 @@ PORT = "nightsweep.port"
 HOLDER = "nightsweep.holder"
 """Label: who started the engine, as in a lease. Two sweeps on one machine must not stop each other's engines."""
 CONTAINER_PORT = "nightsweep.container-port"
+
+NEVER = "0001-"
+"""How Docker's time begins of what has not happened yet."""
 
 DOCKER_SHM_SIZE = 64 * 1024 * 1024
 """Bytes of /dev/shm that a container gets when nobody asks."""
@@ -192,7 +197,17 @@ def foreign_container(
         addresses=_addresses(attrs),
         shown_entrypoint=masked_command(_words(config.get("Entrypoint")), env),
         shown_command=masked_command(_words(config.get("Cmd")), env),
+        started=_started(attrs["State"]),
     )
+
+
+def _started(state: Mapping[str, Any]) -> datetime | None:
+    """Return when a container was started last; None for Docker's year 1, which is never, and for what is no time."""
+    told = str(state.get("StartedAt"))
+    try:
+        return None if told.startswith(NEVER) else datetime.fromtimestamp(nanoseconds(told) / 1e9, UTC)
+    except ValueError:
+        return None
 
 
 def _addresses(attrs: Mapping[str, Any]) -> tuple[str, ...]:

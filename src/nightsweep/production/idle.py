@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
+from nightsweep.engine.dialects import with_served
 from nightsweep.engine.registry import engine_for
+from nightsweep.engine.values import Dialect
 from nightsweep.errors import ProbeError
-from nightsweep.ports import Clock, Probe, Target
+from nightsweep.measurement.traffic import Traffic, traffic_of
+from nightsweep.measurement.values import Reading
+from nightsweep.ports import Clock, ForeignContainer, Probe, Target
 from nightsweep.production.door import Door
 from nightsweep.units import Seconds
 
@@ -19,10 +24,16 @@ MOVING = ("generation_tokens", "generation_tokens_finished", "prompt_tokens", "r
 
 @dataclass(frozen=True)
 class Idleness:
-    """What was found. `idle` is None when production cannot be asked; `why` says what was seen."""
+    """What was found. `idle` is None when production cannot be asked; `why` says what was seen.
+
+    Attributes:
+        last: The last page of an idle production, by `dialect`; None of one that is not.
+    """
 
     idle: bool | None
     why: str
+    dialect: Dialect | None = None
+    last: Reading | None = None
 
 
 def until_idle(
@@ -41,9 +52,9 @@ def until_idle(
     while not isinstance(before, str):
         check()
         now = clock.monotonic()
-        busy = _busy(before)
+        busy = _busy(before.values)
         if busy is None and now - since >= idle_for:
-            return Idleness(True, f"idle for {now - since:.0f} s")
+            return Idleness(True, f"idle for {now - since:.0f} s", target.dialect, before)
         if now - begun >= limit:
             return Idleness(
                 False, f"not idle for {idle_for:.0f} s at a stretch within {limit:.0f} s; last: {busy or 'quiet'}"
@@ -52,10 +63,23 @@ def until_idle(
         after = _look(target, probe)
         if isinstance(after, str):
             return Idleness(None, after)
-        if busy is not None or _moved(before, after):
+        if busy is not None or _moved(before.values, after.values):
             since = clock.monotonic()
         before = after
     return Idleness(None, before)
+
+
+def served(seen: Idleness, found: ForeignContainer, *, at: datetime) -> Traffic:
+    """Return what production has served since its start, as its last page tells it; `at` is now, for one that has none."""
+    if seen.last is None or seen.dialect is None:
+        return Traffic(read=at, problem=seen.why)
+    return traffic_of(
+        seen.last.values,
+        engine=seen.dialect.engine,
+        version=seen.dialect.version,
+        read=seen.last.wall,
+        container_started=found.started,
+    )
 
 
 def _target(door: Door, probe: Probe) -> Target | str:
@@ -68,19 +92,19 @@ def _target(door: Door, probe: Probe) -> Target | str:
     answers = probe.ask(door.base_url, engine.identity_paths(), timeout=VERSION, api_key=door.key)
     version = engine.identity(answers).version
     model = door.model or ""
-    dialect = engine.dialect(version)
+    dialect = with_served(engine.dialect(version))
     return Target(base_url=door.base_url, load_url=door.base_url, model=model, dialect=dialect, api_key=door.key)
 
 
-def _look(target: Target, probe: Probe) -> Mapping[str, float] | str:
+def _look(target: Target, probe: Probe) -> Reading | str:
     try:
-        values: Mapping[str, float] = probe.read(target).values
+        found: Reading = probe.read(target)
     except ProbeError as error:
         return str(error)
-    if "running" not in values:
+    if "running" not in found.values:
         hint = " (SGLang shows its counters with --enable-metrics only)" if target.dialect.engine == "sglang" else ""
         return f"{target.base_url}/metrics does not say how many requests run{hint}"
-    return values
+    return found
 
 
 def _busy(values: Mapping[str, float]) -> str | None:

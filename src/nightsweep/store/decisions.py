@@ -27,8 +27,10 @@ from nightsweep.analysis.premises import (
     settings_of,
 )
 from nightsweep.analysis.sides import NOT_OF_THE_BOX
+from nightsweep.analysis.traffic import Recorded
 from nightsweep.errors import NotFound
 from nightsweep.plan.words import DECODE
+from nightsweep.store import traffic
 from nightsweep.store.catalog import config_id
 from nightsweep.store.codec import clean_text, plain
 from nightsweep.store.schema import (
@@ -106,6 +108,10 @@ class Decisions:
     def now(self, decision: Decision) -> Now:
         """Return what the database knows by now of a decision's premises."""
         return self._do.run(lambda c: _now(c, decision))
+
+    def traffic(self, sweep_id: int, container: str) -> Recorded | None:
+        """Return what a production container's traffic was when a sweep took it down; None where nobody looked."""
+        return self._do.run(lambda c: traffic.of_sweep(c, sweep_id, container))
 
     def config_settings(self, fingerprint: str) -> dict[str, Any]:
         """Return a config's document by dotted key; empty for one that is not known."""
@@ -223,6 +229,7 @@ def _evidence(told: Mapping[str, Any]) -> Evidence:
         notes=tuple(told.get("notes", ())),
         rule=told.get("rule"),
         kind=told.get("kind", DECODE),
+        traffic=told.get("traffic"),
     )
 
 
@@ -240,7 +247,9 @@ def _now(connection: sa.Connection, decision: Decision) -> Now:
     if own is not None and own.weights_gib is not None:
         values[WEIGHTS] = Known(round(own.weights_gib, 2), f"boot {own.id}, {own.started_at:%Y-%m-%d}")
     image = None if boot is None or boot.image is None else str(boot.image)
-    return Now(values=values, newer=tuple(_newer(connection, decision)), image=image)
+    served, why = traffic.by_now(connection, decision)
+    skipped = () if why is None else (f"{why}; skipped",)
+    return Now(values=values | served, newer=tuple(_newer(connection, decision)), image=image, skipped=skipped)
 
 
 def _box(connection: sa.Connection, decision: Decision) -> dict[str, tuple[Any, str]]:

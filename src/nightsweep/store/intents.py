@@ -10,6 +10,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from nightsweep.errors import NotFound
+from nightsweep.measurement.traffic import Traffic
+from nightsweep.measurement.traffic import document as traffic_document
 from nightsweep.ports import ForeignContainer, Lease, Owed
 from nightsweep.store.codec import clean_text, plain, without_secrets
 from nightsweep.store.leases import NOW, hold
@@ -29,6 +31,7 @@ def open_intent(
     *,
     restore_by: datetime | None,
     record: Mapping[str, Any] | None,
+    traffic: Traffic | None,
 ) -> int:
     """Record what runs and shall come back. One that is open for it already stays: it says what ran before anything stopped."""
     hold(connection, lease)
@@ -52,12 +55,14 @@ def open_intent(
         facts=plain(facts),
         restore_by=restore_by,
         opened_at=NOW,
+        traffic=sa.null() if traffic is None else plain(traffic_document(traffic)),
     )
     newest = {name: row.excluded[name] for name in ("sweep_id", "restore_by")}
+    first = {"traffic": sa.func.coalesce(table.c.traffic, row.excluded.traffic)}
     kept = row.on_conflict_do_update(
         index_elements=["box_id", "container_name"],
         index_where=still_open,
-        set_={**newest, "restore_started_at": None},
+        set_={**newest, **first, "restore_started_at": None},
     )
     return int(connection.execute(kept.returning(table.c.id)).scalar_one())
 

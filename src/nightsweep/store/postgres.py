@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nightsweep.engine.values import LogLine
+from nightsweep.measurement.traffic import Traffic
 from nightsweep.measurement.values import PrefillResult, WindowResult
 from nightsweep.plan.drawn import Drawn
 from nightsweep.plan.expect import Prediction, Resident
@@ -250,9 +251,11 @@ class PostgresStore:
         *,
         restore_by: datetime | None,
         record: Mapping[str, Any] | None = None,
+        traffic: Traffic | None = None,
     ) -> int:
         """See `ports.Store`."""
-        return self._do.run(lambda c: intents.open_intent(c, lease, production, restore_by=restore_by, record=record))
+        given: dict[str, Any] = {"restore_by": restore_by, "record": record, "traffic": traffic}
+        return self._do.run(lambda c: intents.open_intent(c, lease, production, **given))
 
     def mark_intent(self, intent_id: int, *, stage: str) -> None:
         """See `ports.Store`."""

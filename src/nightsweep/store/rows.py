@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from nightsweep.analysis.values import BootRow, Event, PrefillRow, ProductionRow, SweepRow, WindowRow
+from nightsweep.measurement.traffic import from_document
 
 
 def window_row(row: Any) -> WindowRow:
@@ -175,4 +176,5 @@ def production_row(row: Any) -> ProductionRow:
         closed=row.closed_at,
         outcome=row.outcome,
         checks=row.checks,
+        traffic=None if row.traffic is None else from_document(row.traffic),
     )

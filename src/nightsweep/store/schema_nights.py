@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
 
 from nightsweep.store.columns import born, column, document, identity, maybe, metadata, one_of, time, to, words
 
@@ -59,6 +60,8 @@ production_intents = sa.Table(
     time("closed_at"),
     maybe("outcome", sa.Text),
     document("checks"),
+    # What it had served by then; NULL where nobody looked.
+    maybe("traffic", JSONB),
     sa.Index(
         "uq_production_intents_one_open",
         "box_id",

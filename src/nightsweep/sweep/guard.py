@@ -21,10 +21,11 @@ from nightsweep.errors import (
     ProductionNotRestored,
     StoreError,
 )
+from nightsweep.measurement.traffic import Traffic
 from nightsweep.plan.model import Production
 from nightsweep.ports import ForeignContainer, Host, Lease, Owed
 from nightsweep.production.door import door_of
-from nightsweep.production.idle import Idleness, until_idle
+from nightsweep.production.idle import Idleness, served, until_idle
 from nightsweep.production.news import news_of
 from nightsweep.production.record import Record, document, from_document, recorded
 from nightsweep.production.returning import Back, Helpers, bring_back
@@ -83,13 +84,12 @@ class Guard:
             self._event("production_not_running", said, level="warning")
             yield
             return
-        if found.running and not found.paused:
-            self._when_idle(found, production, restore_by=restore_by, check=check)
+        traffic = self._when_idle(found, production, restore_by=restore_by, check=check) if found.running else None
         record = recorded(found, production, restore_by=restore_by)
         if before is not None:  # what ran before anything was stopped counts
             record = replace(before, url=record.url, ready_timeout=record.ready_timeout, restore_by=restore_by)
         with self._back_after(record):
-            self._take_down(found, record)
+            self._take_down(found, record, traffic)
             yield
 
     def keep_down(self) -> bool:
@@ -146,11 +146,12 @@ class Guard:
 
     def _when_idle(
         self, found: ForeignContainer, production: Production, *, restore_by: datetime | None, check: Callable[[], None]
-    ) -> None:
-        """Wait until production is idle (raises StopWanted when it is not)."""
-        idle_for = production.must_idle
-        if idle_for <= 0:
-            return
+    ) -> Traffic:
+        """Wait until production is idle (raises StopWanted when it is not); return what it has served until then."""
+        idle_for, now = production.must_idle, self._tools.clock.now
+        if found.paused or idle_for <= 0:
+            why = "it was paused" if found.paused else "it was not asked (`production.idle_for: 0`)"
+            return Traffic(read=now(), problem=why)
         limit = production.idle_limit
         if restore_by is not None:
             limit = min(limit, Seconds((restore_by - self._tools.clock.now()).total_seconds()))
@@ -162,6 +163,7 @@ class Guard:
             if seen.idle is not None:
                 break
         self._say_idle(found.name, seen, proof_wanted=production.idle_for is not None)
+        return served(seen, found, at=now())
 
     def _say_idle(self, name: str, seen: Idleness, *, proof_wanted: bool) -> None:
         if seen.idle:
@@ -182,10 +184,11 @@ class Guard:
         self._event("night_skipped", said, level="warning")
         raise StopWanted("partial", said)
 
-    def _take_down(self, found: ForeignContainer, record: Record) -> None:
+    def _take_down(self, found: ForeignContainer, record: Record, traffic: Traffic | None) -> None:
         """Commit the intent, then stop production."""
         store, lease = self._tools.store, self._lease
-        intent_id = store.open_intent(lease, found, restore_by=record.restore_by, record=document(record))
+        told: dict[str, Any] = {"record": document(record), "traffic": traffic}
+        intent_id = store.open_intent(lease, found, restore_by=record.restore_by, **told)
         self._note(record)
         self._event("production_stopping", f"{found.name} is stopped for the sweep")
         self._down = record

@@ -22,6 +22,7 @@ from nightsweep.cli.deciding import Reach
 from nightsweep.cli.decisions import command as decisions
 from nightsweep.cli.plan import command as plan_command
 from nightsweep.errors import DockerUnavailable, NothingToDecide
+from nightsweep.measurement.traffic import Traffic
 from nightsweep.plan.sweepfile import load
 from nightsweep.ports import BoxFacts, ForeignContainer
 from nightsweep.probe.prompts import load_prompts
@@ -30,7 +31,7 @@ from nightsweep.store.decisions import Decisions
 from nightsweep.store.postgres import PostgresStore
 from nightsweep.store.queries import Queries
 from nightsweep.wiring import prompts_hash
-from tests.storekit.builders import EVENING, a_production
+from tests.storekit.builders import EVENING, TTL, a_production
 from tests.storekit.byhand import enter
 
 PROMPTS = load_prompts("code").sha256
@@ -331,6 +332,174 @@ def test_docker_that_does_not_answer_is_said_and_questions_nothing(desk: Desk) -
     (one,) = desk.listed()
     assert one["state"] == "standing"
     assert any("the Docker Engine does not answer" in skipped for skipped in one["skipped"])
+
+
+# --- traffic ---------------------------------------------------------------------------------------------------------
+
+
+def served(
+    desk: Desk,
+    sweep: int,
+    *,
+    prompt: float = 1200.0,
+    generation: float = 300.0,
+    requests: int = 400,
+    at: timedelta = timedelta(),
+    container: str = "vllm-qwen",
+    problem: str | None = None,
+    box: BoxFacts = BOX,
+) -> int:
+    """Have a sweep take production down, and bring it back, after it has served so much in ten hours."""
+    read = EVENING + at
+    counts: dict[str, Any] = {"requests": requests, "prompt_tokens": requests * prompt}
+    counts |= {"generation_tokens": requests * generation, "generated_tokens": requests * generation}
+    counts |= {"request_seconds": 7200.0, "since": read - timedelta(hours=10), "since_by": "process"}
+    traffic = Traffic(read, problem=problem, **({} if problem else counts))
+    lease = desk.store.claim(sweep, owner="guard:1:1:1", ttl=TTL)
+    intent = desk.store.open_intent(lease, a_production(container), restore_by=None, traffic=traffic)
+    desk.store.close_intent(intent, outcome="restored")
+    desk.store.release(lease, state="done", note="")
+    return intent
+
+
+def premises_of_traffic(desk: Desk) -> dict[str, float]:
+    (one,) = desk.listed()
+    return {name: value for name, value in one["premises"].items() if name.startswith("traffic.")}
+
+
+def another_night(desk: Desk, *, name: str = "later", **traffic: Any) -> int:
+    """Have a later sweep on the same box take production down."""
+    later = enter(desk.store, FILE.replace("dflash2-depth", name), DEPTH, box=BOX, prompts_hash=PROMPTS)
+    return served(desk, later, at=timedelta(days=3), **traffic)
+
+
+def test_traffic_that_changes_questions_a_decision_until_it_is_accepted_and_the_morning_says_so(desk: Desk) -> None:
+    served(desk, desk.depth())
+    said = desk.five_is_the_block("--at", "c=1").stdout
+    assert premises_of_traffic(desk) == {
+        "traffic.prompt_tokens": 1200.0,
+        "traffic.generation_tokens": 300.0,
+        "traffic.streams": 0.2,
+    }
+    shown = " ".join(said.split())
+    assert (
+        "traffic is the mean of 400 finished requests of vllm-qwen, 2026-11-29 12:30 to 2026-11-29 22:30 UTC" in shown
+    )
+    assert "traffic: production's is not known" not in shown
+    (one,) = desk.listed()
+    assert (one["state"], one["traffic"]["requests"], one["traffic"]["container"]) == ("standing", 400, "vllm-qwen")
+
+    another_night(desk, prompt=1700.0, generation=250.0, requests=90)
+    assert desk.changed() == {}, "a mean drifts from day to day"
+
+    queries = Queries(desk.engine)
+    assert queries.questioned("spark-1", simulated=False) == []
+    later = queries.sweep_of("later")
+    served(desk, later.sweep_id, prompt=2410.0, requests=500, at=timedelta(days=4))
+    assert desk.changed() == {"traffic.prompt_tokens": (1200.0, 2410.0)}
+    listed = " ".join(desk.call(decisions, "show", "1").stdout.split())
+    assert (
+        "traffic.prompt_tokens: was 1200.0, is 2410.0 (mean of 500 finished requests of vllm-qwen, "
+        "2026-12-03 12:30 to 2026-12-03 22:30 UTC; it was of 400)"
+    ) in listed
+    night = markdown.document(summary_blocks(night_in(queries, later, now=EVENING)))
+    assert "traffic.prompt_tokens: was 1200.0, is 2410.0" in night
+
+    again = desk.call(decisions, "show", "1", "--reask").stdout
+    assert "put a JSONL file of prompts of about 2,410 tokens at `prompts`" in again
+    assert {config.name for config in load(again).configs} >= {"DFlash2 k=5", "MTP k=3"}
+
+    desk.call(
+        decisions, "accept", "1", "--reason", "asked again with longer prompts", "--premise", "traffic.prompt_tokens"
+    )
+    assert desk.listed()[0]["state"] == "standing"
+    served(desk, later.sweep_id, prompt=2600.0, at=timedelta(days=5))
+    assert desk.listed()[0]["state"] == "standing", "what was accepted drifts, too"
+    served(desk, later.sweep_id, prompt=9000.0, at=timedelta(days=6))
+    assert desk.listed()[0]["state"] == "questioned"
+
+
+def test_a_night_of_too_few_requests_questions_nothing_and_is_said(desk: Desk) -> None:
+    served(desk, desk.depth())
+    desk.five_is_the_block()
+    another_night(desk, prompt=9000.0, requests=29)
+    (one,) = desk.listed()
+    assert one["changes"] == []
+    assert any("traffic: vllm-qwen, " in skipped and "finished 29 requests" in skipped for skipped in one["skipped"])
+    another_night(desk, name="enough", prompt=9000.0, requests=30)
+    assert set(desk.changed()) == {"traffic.prompt_tokens"}
+    another_night(desk, name="paused", problem="it was paused")
+    assert set(desk.changed()) == {"traffic.prompt_tokens"}, "the newest that tells it"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "why"),
+    [
+        ({}, "nothing of vllm-qwen was recorded on this box by then"),
+        ({"requests": 12}, "it had finished 12 requests since its start"),
+        ({"problem": "cannot read http://h/metrics: refused"}, "cannot read http://h/metrics: refused"),
+        ({"container": "another"}, "nothing of vllm-qwen was recorded on this box by then"),
+    ],
+)
+def test_traffic_that_is_not_known_is_no_premise_and_why_is_said(
+    desk: Desk, recorded: dict[str, Any], why: str
+) -> None:
+    sweep = desk.depth()
+    if recorded:
+        served(desk, sweep, **recorded)
+    said = " ".join(desk.five_is_the_block().stdout.split())
+    assert "traffic: production's is not known, so it is no premise (" in said
+    assert why in said
+    assert premises_of_traffic(desk) == {}
+    another_night(desk, prompt=9000.0)
+    assert desk.changed() == {}, "what was no premise questions nothing"
+
+
+def test_a_sweep_that_names_no_production_has_no_traffic_unless_its_container_is_named(desk: Desk) -> None:
+    served(desk, desk.depth())
+    nameless = FILE.replace("production: {container: vllm-qwen}\n", "").replace("dflash2-depth", "nameless")
+    enter(desk.store, nameless, DEPTH, box=BOX, prompts_hash=PROMPTS)
+    chosen = ("nameless", "--choose", "DFlash2 k=5", "--fallback", "MTP k=3")
+    said = " ".join(desk.call(decide, *chosen).stdout.split())
+    assert "so it is no premise (the sweep file names no container, and --production none either)" in said
+    with desk.engine.begin() as connection:  # it ran after the night in which that was counted
+        connection.execute(sa.text("UPDATE sweeps SET started_at = now() + interval '1 hour' WHERE name = 'nameless'"))
+    desk.call(decide, *chosen, "--production", "vllm-qwen")
+    assert desk.listed()[0]["premises"]["traffic.prompt_tokens"] == 1200.0
+
+
+def test_the_traffic_of_a_sweep_is_its_own_newest_that_tells_it_else_the_boxes_newest_before_it(desk: Desk) -> None:
+    early = enter(desk.store, FILE.replace("dflash2-depth", "early"), DEPTH, box=BOX, prompts_hash=PROMPTS)
+    served(desk, early, prompt=500.0)
+    served(desk, early, prompt=600.0)
+    elsewhere = replace(BOX, name="spark-2", fingerprint="c" * 64)
+    served(desk, desk.depth(box=elsewhere), prompt=7000.0)
+    newest = served(desk, early, problem="it was paused")
+    sweep = desk.depth()
+    kept = Decisions(desk.engine)
+
+    def mean() -> float | None:
+        found = kept.traffic(sweep, "vllm-qwen")
+        return None if found is None else found.traffic.mean_prompt_tokens
+
+    with desk.engine.begin() as connection:
+        connection.execute(
+            sa.text("UPDATE sweeps SET started_at = now() + interval '1 hour' WHERE id = :id"), {"id": sweep}
+        )
+    assert mean() == 600.0
+    served(desk, sweep, requests=3)
+    assert mean() == 600.0
+    served(desk, sweep, prompt=800.0)
+    served(desk, sweep, requests=3)
+    assert mean() == 800.0
+    after = enter(desk.store, FILE.replace("dflash2-depth", "after"), DEPTH, box=BOX, prompts_hash=PROMPTS)
+    served(desk, after, prompt=4000.0)
+    assert mean() == 800.0, "what came later was no premise"
+    with desk.engine.begin() as connection:
+        connection.execute(sa.text("DELETE FROM production_intents WHERE id <> :id"), {"id": newest})
+    found = kept.traffic(sweep, "vllm-qwen")
+    assert found is not None
+    assert found.traffic.unknown == "it was paused"
 
 
 @pytest.mark.parametrize("form", ["args", "compose", "yaml"])

@@ -14,8 +14,11 @@ from alembic.script import ScriptDirectory
 
 from nightsweep.errors import SchemaTooNew, StoreUnavailable
 from nightsweep.store import schema
+from nightsweep.store.decisions import Decisions
 from nightsweep.store.migrate import alembic_config, current, upgrade
-from nightsweep.store.postgres import connect
+from nightsweep.store.postgres import PostgresStore, connect
+from nightsweep.store.queries import Queries
+from tests.storekit.builders import a_night, a_production
 
 
 @pytest.fixture
@@ -59,6 +62,20 @@ def test_the_way_back_leaves_nothing(engine: sa.Engine) -> None:
         command.downgrade(alembic_config(connection), "base")
         assert sa.inspect(connection).get_table_names() == ["alembic_version"]
     upgrade(engine)
+
+
+def test_production_that_an_earlier_version_took_down_has_no_traffic_and_is_still_owed(
+    engine: sa.Engine, store: PostgresStore
+) -> None:
+    night = a_night(store)
+    intent = store.open_intent(night.lease, a_production(), restore_by=None, record={"url": "http://h"})
+    with engine.begin() as connection:
+        command.downgrade(alembic_config(connection), "0013")
+    upgrade(engine)
+    (row,) = Queries(engine).productions(night.sweep_id)
+    assert (row.container, row.traffic) == ("vllm-qwen", None)
+    assert [owed.intent_id for owed in store.owed(night.box_id)] == [intent]
+    assert Decisions(engine).traffic(night.sweep_id, "vllm-qwen") is None
 
 
 def test_a_database_of_a_newer_program_is_refused_and_not_touched(engine: sa.Engine) -> None:

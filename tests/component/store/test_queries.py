@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from nightsweep.analysis.values import Filters
 from nightsweep.errors import NotFound
+from nightsweep.measurement.traffic import Traffic
 from nightsweep.plan.expand import with_prompts_hash
 from nightsweep.plan.fingerprint import fingerprint
 from nightsweep.plan.model import SecretRef
@@ -472,3 +473,17 @@ def test_what_was_taken_down_is_read_with_when_it_went_when_it_came_back_and_wha
     assert (back.outcome, back.checks["token"], back.restore_by) == ("restored", "served", EVENING + timedelta(hours=8))
     assert back.closed is not None
     assert queries.productions(night.sweep_id + 1) == []
+
+
+def test_what_production_had_served_is_kept_with_its_intent_and_the_first_count_stays(
+    store: PostgresStore, queries: Queries
+) -> None:
+    night = a_night(store)
+    first = Traffic(EVENING, engine="vllm", since=EVENING - timedelta(hours=9), requests=40, prompt_tokens=4e4)
+    store.open_intent(night.lease, a_production("silent"), restore_by=None)
+    store.open_intent(night.lease, a_production("silent"), restore_by=None, traffic=first)
+    for traffic in (first, replace(first, requests=1), None):
+        store.open_intent(night.lease, a_production(), restore_by=None, traffic=traffic)
+    assert [row.traffic for row in queries.productions(night.sweep_id)] == [first, first]
+    store.open_intent(night.lease, a_production("never"), restore_by=None)
+    assert queries.productions(night.sweep_id)[-1].traffic is None

@@ -15,6 +15,7 @@ from nightsweep.analysis.notices import KINDS
 from nightsweep.analysis.page import page
 from nightsweep.analysis.telling import kind_of, notice_of
 from nightsweep.analysis.values import ProductionRow
+from nightsweep.measurement.traffic import Traffic
 from tests.unit.analysis.builders import EVENING, an_event, seed_night
 
 LATER = EVENING + timedelta(hours=4)
@@ -95,6 +96,20 @@ def test_production_is_told_with_when_it_went_when_it_came_back_and_what_was_che
     assert "| vllm-qwen | Sat 22:30 | Sun 02:30 | Sun 02:36 | 4 h 06 min | Sun 06:30 |" in said
     assert "a token was served" in said
     assert "DIFFERS from before: args: --seed is gone" in said
+
+
+def test_what_production_had_served_is_told_where_it_is_known() -> None:
+    begun = EVENING - timedelta(hours=10)
+    counts = {"requests": 3120, "prompt_tokens": 3_757_415.0, "generation_tokens": 967_200.0}
+    traffic = Traffic(EVENING, since=begun, request_seconds=11160.0, generated_tokens=967_200.0, **counts)
+    said = text_of(a_night(production=(replace(BACK, traffic=traffic),)))
+    assert (
+        "vllm-qwen had served 3,120 requests since Sat 12:30: 1,204 prompt and 310 generated tokens on average, 0.31 at once"
+        in said
+    )
+    few = replace(traffic, requests=3)
+    for unknown in (None, few):
+        assert "had served" not in text_of(a_night(production=(replace(BACK, traffic=unknown),)))
 
 
 def test_production_that_does_not_serve_stands_on_top_and_is_what_the_message_says_first() -> None:

@@ -25,8 +25,10 @@ from nightsweep.analysis.premises import (
     state_of,
 )
 from nightsweep.analysis.sides import Documents
+from nightsweep.analysis.traffic import Recorded, counted, counted_said
 from nightsweep.analysis.values import WindowRow
 from nightsweep.errors import NothingToDecide
+from nightsweep.measurement.traffic import Traffic
 from tests.unit.analysis.builders import COLD, EVENING, a_boot, a_sweep, a_window
 
 CHOSEN = {
@@ -122,6 +124,37 @@ def test_weights_that_differ_by_rounding_are_the_same_weights() -> None:
     assert "weights_gib" in changed(Now(values={"weights_gib": Known(22.0, "boot 9")}))
 
 
+BY_TRAFFIC = {**PREMISES, "traffic.prompt_tokens": 1200.0, "traffic.generation_tokens": 300.0, "traffic.streams": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "generation", "questioned"),
+    [
+        (1200.0, 300.0, []),
+        (1800.0, 200.0, []),  # at the very factor, either way
+        (1801.0, 300.0, ["traffic.prompt_tokens"]),
+        (799.0, 300.0, ["traffic.prompt_tokens"]),
+        (1300.0, 451.0, ["traffic.generation_tokens"]),
+        (8000.0, 20.0, ["traffic.prompt_tokens", "traffic.generation_tokens"]),
+        (1200.0, 0.0, ["traffic.generation_tokens"]),
+    ],
+)
+def test_traffic_is_other_traffic_once_a_mean_length_is_half_as_long_again_and_no_sooner(
+    prompt: float, generation: float, questioned: list[str]
+) -> None:
+    now = {"traffic.prompt_tokens": Known(prompt, "a night"), "traffic.generation_tokens": Known(generation, "a night")}
+    assert list(changed(Now(values=now), a_decision(premises=BY_TRAFFIC))) == questioned
+    assert changed(Now(values=now)) == {}, "of a decision that knew none, nothing"
+
+
+def test_accepted_traffic_may_drift_as_traffic_does_and_another_mean_asks_again() -> None:
+    looked = {"traffic.prompt_tokens": Accepted(4000.0, "asked again with such prompts", EVENING)}
+    decision = a_decision(premises=BY_TRAFFIC, accepted=looked)
+    for mean, state in ((4000.0, "standing"), (3500.0, "standing"), (6100.0, "questioned"), (1250.0, "standing")):
+        found = changes(decision, Now(values={"traffic.prompt_tokens": Known(mean, "x")}), chosen_settings=CHOSEN)
+        assert state_of(decision, found) == state, mean
+
+
 def test_what_was_no_premise_questions_nothing() -> None:
     assert changed(Now(values={"box.bios": Known("2.0", "box")})) == {}
 
@@ -210,6 +243,31 @@ def test_premises_are_what_all_of_the_evidence_shares_and_the_rest_is_said() -> 
     assert "engine_version" not in decision.premises
     assert decision.evidence.not_fixed["engine_version"] == ("0.28.0", "0.29.0")
     assert any("fallback was not measured" in warning for warning in decision.evidence.warnings)
+
+
+def test_traffic_that_is_known_is_a_premise_with_how_it_was_counted() -> None:
+    rows = [*of("five", 28.5, 28.6), *of("seven", 26.0, 26.1, first=10)]
+    begun = EVENING - timedelta(hours=10)
+    counts = {"requests": 3120, "prompt_tokens": 3_757_415.0, "generation_tokens": 967_200.0}
+    traffic = Traffic(
+        EVENING, since=begun, since_by="process", request_seconds=11160.0, generated_tokens=967_200.0, **counts
+    )
+    decision = decide(FIVE_OR_SEVEN, material(*rows, traffic=Recorded(7, "vllm", EVENING, traffic)), at=EVENING)
+    told = {name: value for name, value in decision.premises.items() if name.startswith("traffic.")}
+    assert told == {"traffic.prompt_tokens": 1204.3, "traffic.generation_tokens": 310.0, "traffic.streams": 0.31}
+    assert decision.evidence.traffic is not None
+    assert counted_said(decision.evidence.traffic) == (
+        f"mean of 3,120 finished requests of vllm, {begun:%Y-%m-%d %H:%M} to {EVENING:%Y-%m-%d %H:%M} UTC"
+    )
+
+
+@pytest.mark.parametrize(
+    ("since", "by", "said"),
+    [(None, None, "from its start, which nobody told, to"), (EVENING, "container", "as its container was started")],
+)
+def test_the_period_of_traffic_says_what_is_not_known_of_it(since: Any, by: str | None, said: str) -> None:
+    traffic = Traffic(EVENING, since=since, since_by=by, requests=40, prompt_tokens=4e4, generation_tokens=8e3)
+    assert said in counted_said(counted(Recorded(7, "vllm", EVENING, traffic)))
 
 
 def test_a_choice_from_one_config_is_none() -> None:

@@ -73,6 +73,20 @@ def test_single_batch_runs_are_asked_again_where_it_was_decided_on_them() -> Non
     assert asked_again(file=file)[1].probe.single_batch is None
 
 
+def test_other_traffic_is_asked_with_the_same_configs_and_the_file_says_what_to_do_about_its_prompts() -> None:
+    longer = Change("traffic.prompt_tokens", 1200.0, 2410.0, "a night")
+    text, plan = asked_again(longer)
+    assert [config.name for config in plan.configs] == ["k=4", "k=5", "plain"]
+    assert plan.probe.prompts == load(FILE).probe.prompts
+    assert "# Changed: traffic.prompt_tokens: was 1200.0, is 2410.0 (a night)" in text
+    assert "put a JSONL file of prompts of about 2,410 tokens at `prompts`," in text
+    assert "sampling.max_tokens" not in text
+    assert "NOT ASKED HERE" not in text
+    text, _ = asked_again(longer, Change("traffic.generation_tokens", 300.0, 900.0, "a night"))
+    assert "that give answers of about 900 tokens" in text
+    assert "stands for production's traffic" not in asked_again(Change("box.driver", "580", "590", "box"))[0]
+
+
 def test_without_anything_to_set_the_same_configs_are_asked_once() -> None:
     _, plan = asked_again(Change("box.driver", "580", "590", "box"))
     assert [config.name for config in plan.configs] == ["k=4", "k=5", "plain"]

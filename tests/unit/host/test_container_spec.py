@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -148,6 +149,24 @@ def test_only_names_that_look_secret_are_hidden() -> None:
     assert not isinstance(found.env["NUM_SPECULATIVE_TOKENS"], Secret)
     assert found.env["EMPTY"] == ""
     assert found.env_names == ("HF_TOKEN", "NUM_SPECULATIVE_TOKENS", "EMPTY")
+
+
+@pytest.mark.parametrize(
+    ("told", "started"),
+    [
+        ("2026-11-30T07:01:02.500000001Z", datetime(2026, 11, 30, 7, 1, 2, 500000, tzinfo=UTC)),
+        ("2026-11-30T07:01:02+01:00", datetime(2026, 11, 30, 6, 1, 2, tzinfo=UTC)),
+        ("0001-01-01T00:00:00Z", None),
+        ("yesterday", None),
+        (None, None),
+    ],
+)
+def test_a_container_was_started_when_docker_says_so_and_never_is_no_time(
+    told: str | None, started: datetime | None
+) -> None:
+    inspection = an_inspection()
+    inspection["State"]["StartedAt"] = told
+    assert container_spec.foreign_container(inspection, image_digest=None).started == started
 
 
 def test_what_docker_fills_in_by_itself_is_absent() -> None:

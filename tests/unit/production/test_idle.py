@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from nightsweep.production.door import Door
-from nightsweep.production.idle import Idleness, until_idle
+from nightsweep.production.idle import Idleness, served, until_idle
 from nightsweep.units import Seconds
-from tests.fakes.clock import FakeClock
+from tests.fakes.clock import EVENING, FakeClock
 from tests.fakes.probe import FakeProbe
+from tests.storekit.builders import a_production
 
 DOOR = Door("http://127.0.0.1:8000", kind="vllm", model="m")
 
@@ -77,3 +80,24 @@ def test_what_cannot_be_asked_is_neither_idle_nor_busy(door: Door, page: dict[st
     assert found.idle is None
     assert why in found.why
     assert took == 0.0
+
+
+def test_an_idle_engine_has_told_what_it_served_and_one_that_cannot_be_asked_why_not() -> None:
+    page = {"running": 0.0, "waiting": 0.0, "served_requests": 40.0, "served_prompt_tokens": 4e4}
+    page |= {"served_generation_tokens": 8e3, "process_start": EVENING.timestamp() - 3600.0}
+    found, _ = look(lambda at: page)
+    told = served(found, a_production(), at=EVENING)
+    assert (told.mean_prompt_tokens, told.mean_generation_tokens, told.engine) == (1000.0, 200.0, "vllm")
+    assert told.read > EVENING, "the moment of its last page"
+    assert told.period == pytest.approx(3660.0, abs=3.0)
+    silent, _ = look(lambda at: None)
+    why = served(silent, a_production(), at=EVENING)
+    assert (why.read, why.requests) == (EVENING, None)
+    assert "cannot read" in str(why.unknown)
+
+
+def test_a_start_that_no_page_tells_is_the_containers() -> None:
+    found, _ = look(lambda at: {"running": 0.0, "waiting": 0.0, "served_requests": 40.0})
+    begun = EVENING - timedelta(hours=3)
+    told = served(found, replace(a_production(), started=begun), at=EVENING)
+    assert (told.since, told.since_by) == (begun, "container")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nightsweep.errors import GpuBusy, NotNoted, ProductionNotRestored
+from nightsweep.measurement.traffic import Traffic
 from nightsweep.plan.model import Production, SweepPlan
 from nightsweep.ports import Lease
 from nightsweep.production.record import document, from_document
@@ -188,6 +189,65 @@ def test_a_wish_to_stop_is_heard_while_production_is_waited_for() -> None:
     assert world.play(TWO).state == "cancelled"
     assert world.clock.monotonic() < 1110.0
     assert stops(world) == 0
+
+
+# --- what it has served ------------------------------------------------------------------------------------------
+
+SERVED = {"served_requests": 40.0, "served_prompt_tokens": 4e4, "served_generation_tokens": 8e3}
+IDLE = {"running": 0.0, "waiting": 0.0}
+
+
+def served(world: World) -> Traffic | None:
+    (intent,) = world.store.intents.values()
+    return intent.traffic
+
+
+def test_what_production_served_is_kept_with_its_intent() -> None:
+    world = a_world()
+    world.probe.values = {**IDLE, **SERVED}
+    assert world.play(TWO).state == "done"
+    found = served(world)
+    assert found is not None
+    assert (found.requests, found.mean_prompt_tokens, found.mean_generation_tokens) == (40, 1000.0, 200.0)
+    assert found.read < world.clock.now()
+    assert (found.engine, found.version) == ("vllm", "0.32.0")
+
+
+@pytest.mark.parametrize(
+    ("values", "idle_for", "container", "why"),
+    [
+        (None, None, {}, "cannot read"),
+        (IDLE, None, {}, "does not count the tokens of finished requests"),
+        ({**IDLE, **SERVED}, 0.0, {}, "it was not asked (`production.idle_for: 0`)"),
+        ({**IDLE, **SERVED}, None, {"paused": True}, "it was paused"),
+        ({**IDLE, **SERVED}, None, {"entrypoint": ("nginx",), "command": (), "image": "nginx"}, "no vLLM or SGLang"),
+        ({**IDLE, **SERVED, "served_requests": 3.0}, None, {}, "3 requests"),
+    ],
+)
+def test_what_cannot_be_counted_is_unknown_with_why_and_keeps_nothing_from_going_on(
+    values: dict[str, float] | None, idle_for: float | None, container: dict[str, Any], why: str
+) -> None:
+    world = a_world(**container)
+    world.probe.values = values
+    production = PROD if idle_for is None else replace(PROD, idle_for=Seconds(idle_for))
+    assert world.play(replace(TWO, production=production)).state == "done"
+    found = served(world)
+    assert found is not None
+    assert why in str(found.unknown)
+    assert found.mean_prompt_tokens is None
+    assert world.host.foreigners["prod"].running
+
+
+def test_production_that_an_earlier_holder_took_down_keeps_what_was_counted_then() -> None:
+    world = a_world()
+    first = Traffic(read=world.clock.now(), requests=40, prompt_tokens=4e4, generation_tokens=8e3)
+    sweep = world.store.open_sweep(TWO, box_id=world.store.box_id(world.host.box()), file_text="")
+    dead = world.store.claim(sweep, owner="dead:1:1:1", ttl=Seconds(60.0))
+    world.store.open_intent(dead, world.host.foreign("prod"), restore_by=None, traffic=first)
+    world.clock.advance(61.0)
+    world.host.foreigners["prod"] = replace(world.host.foreigners["prod"], running=False)
+    assert world.play(TWO).state == "done"
+    assert served(world) == first
 
 
 # --- kept down ---------------------------------------------------------------------------------------------------
