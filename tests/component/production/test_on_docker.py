@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from dataclasses import replace
+from datetime import UTC
 from typing import Any
 
 import httpx
@@ -88,6 +89,11 @@ def test_production_is_stopped_when_idle_and_back_with_a_proof_and_its_times(ben
     assert intent.opened_at < intent.stopped_at < intent.restore_started_at < intent.closed_at
     took = (intent.closed_at - intent.restore_started_at).total_seconds()
     assert 0.0 <= took - intent.checks["start_s"] + 1.0 < 2.0
+    assert (intent.traffic["requests"], intent.traffic["since_by"]) == (0, "process"), "nobody had asked it anything"
+    assert intent.traffic["since"] < intent.traffic["read"] <= intent.opened_at.astimezone(UTC).isoformat()
+    started = wiring.docker_host(bench.settings).foreign(str(production.name)).started
+    assert started is not None
+    assert intent.stopped_at < started < intent.closed_at, "it was started again"
     kept = json.dumps([str(intent), [event.message for event in bench.events()]])
     assert "sk-of-production" not in kept
     assert "hf_of_production" not in kept
@@ -256,6 +262,7 @@ def test_production_that_is_paused_is_stopped_and_serves_afterwards(bench: Bench
     assert bench.play(a_night(production, MTP)).state == "done"
     (intent,) = intents(bench)
     assert intent.checks["differences"] == ["it was paused before the sweep, and runs now"]
+    assert intent.traffic["problem"] == "it was paused"
     assert yard.running(production)
 
 

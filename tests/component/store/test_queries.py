@@ -487,3 +487,8 @@ def test_what_production_had_served_is_kept_with_its_intent_and_the_first_count_
     assert [row.traffic for row in queries.productions(night.sweep_id)] == [first, first]
     store.open_intent(night.lease, a_production("never"), restore_by=None)
     assert queries.productions(night.sweep_id)[-1].traffic is None
+    odd = replace(
+        first, version="0.28\x00", problem="cannot read \ud800"
+    )  # what a server says of itself keeps no intent off
+    store.open_intent(night.lease, a_production("odd"), restore_by=None, traffic=odd)
+    assert queries.productions(night.sweep_id)[-1].traffic is not None
