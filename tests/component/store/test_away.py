@@ -12,14 +12,16 @@ import pytest
 import sqlalchemy as sa
 
 from nightsweep.errors import StoreUnavailable
+from nightsweep.measurement.traffic import Traffic
 from nightsweep.store.embedded import EmbeddedPostgres
 from nightsweep.store.migrate import upgrade
 from nightsweep.store.postgres import PostgresStore, connect
 from nightsweep.store.postmaster import postmaster_of
+from nightsweep.store.queries import Queries
 from nightsweep.store.session import Outage, Patient
 from nightsweep.units import Seconds
 from tests.fakes.clock import FakeClock
-from tests.storekit.builders import OWNER, TTL, a_night, a_window
+from tests.storekit.builders import EVENING, OWNER, TTL, a_night, a_production, a_window
 from tests.storekit.fixtures import a_home, throw_away
 
 
@@ -75,6 +77,17 @@ def test_a_killed_embedded_server_is_revived_by_the_write_that_needs_it(
     night.keep()
     store.renew(night.lease, ttl=TTL)
     store.release(night.lease, state="done", note="")
+
+
+def test_production_goes_down_with_what_it_served_once_the_server_is_back(
+    cluster: EmbeddedPostgres, away_engine: sa.Engine
+) -> None:
+    store = PostgresStore(away_engine, patience=Seconds(60.0), revive=cluster.ensure)
+    night = a_night(store)
+    traffic = Traffic(EVENING, requests=40, prompt_tokens=4e4, generation_tokens=8e3)
+    kill(cluster)
+    store.open_intent(night.lease, a_production(), restore_by=None, traffic=traffic)
+    assert [row.traffic for row in Queries(away_engine).productions(night.sweep_id)] == [traffic]
 
 
 def test_patience_ends_and_what_was_in_hand_can_be_sent_again(
