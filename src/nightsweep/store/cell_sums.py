@@ -104,23 +104,23 @@ def _parts_in(columns: Sequence[str]) -> dict[str, itemgetter[Any]]:
 
 
 def _kept(row: Any, parts: Mapping[str, itemgetter[Any]]) -> CellSummary:
-    def spread(name: str) -> Spread | None:
-        n, boots, mean, m2, low, high = parts[name](row)
-        return _made(n, boots, mean, low, high, sd=math.sqrt(m2 / (n - 1)) if n > 1 else None)
-
+    numbers: dict[str, Spread | None] = {}
+    for name, parts_in in parts.items():
+        n, boots, mean, m2, low, high = parts_in(row)
+        numbers[name] = _made(n, boots, mean, low, high, math.sqrt(m2 / (n - 1)) if n > 1 else None)
     return _cell(
         row,
-        numbers={name: spread(name) for name in NUMBERS},
+        numbers=numbers,
         flag_counts=row.flag_counts,
         engine_versions=row.engine_versions,
         words=(row.not_applied, row.notes),
     )
 
 
-def _made(n: int, boots: int, mean: float | None, low: float, high: float, *, sd: float | None) -> Spread | None:
+def _made(n: int, boots: int, mean: float | None, low: float, high: float, sd: float | None) -> Spread | None:
     if not n or mean is None:
         return None
-    return Spread(n=n, boots=boots, mean=min(max(mean, low), high), minimum=low, maximum=high, sd=sd)
+    return Spread(n, boots, mean if low <= mean <= high else min(max(mean, low), high), low, high, sd)
 
 
 # --- sums over windows -------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def spread_in(values: Mapping[Any, Any], name: str) -> Spread | None:
     if n > 1:
         sd = 0.0 if low == high else math.sqrt(max(float(values[f"{name}_m2"]), 0.0) / (n - 1))
     mean = values[f"{name}_mean"]
-    return _made(n, values[f"{name}_boots"], None if mean is None else float(mean), low, high, sd=sd)
+    return _made(n, values[f"{name}_boots"], None if mean is None else float(mean), low, high, sd)
 
 
 def _summed(connection: sa.Connection, filters: Filters) -> list[tuple[int, CellSummary]]:
