@@ -67,8 +67,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "db": ("nightsweep.cli.db", "Look after the database."),
 }
 
-COLLECT_AFTER = 100_000
-"""Objects after which garbage is looked for: with Python's own 700, a fifth of a command's start goes into looking."""
+COLLECT_AFTER = 1_000_000
+"""Objects after which garbage is looked for: with Python's own 700, a fifth of a command's start goes into looking, with 100,000
+a twentieth of the whole matrix' time; what is listed is no garbage."""
 LASTING = frozenset({"cancel", "demo", "pause", "restore", "resume", "run", "schedule", "serve", "status", "watchdog"})
 """Commands that may live for a night: once they are loaded, garbage is looked for as often as Python itself does. A connection
 that is garbage holds far more memory than its few objects tell."""
