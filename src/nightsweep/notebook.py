@@ -162,7 +162,9 @@ class Notebook:
 
     def requests(self, window_id: int) -> DataFrame:
         """Return a row for each request of a window; times in seconds (raises NotFound, also where they are not known)."""
-        found = self._queries.whole_window(window_id)
+        if not str(window_id).isdecimal():
+            raise NotFound(what=f"window {window_id!r}", hint="a window has a number: see `windows()`")
+        found = self._queries.whole_window(int(window_id))
         if not found.has_requests:
             hint = "it was imported" if found.row.source is not None else "they are no longer kept"
             raise NotFound(what=f"the requests of window {window_id}", hint=hint)

@@ -11,6 +11,7 @@ from nightsweep.analysis.rounds import DECIDED, MOST, NOBODY, OPENING, Decision
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.analysis.text import plural, printable, temperature
 from nightsweep.plan.model import SweepPlan
+from nightsweep.plan.words import CONTROL_ROUND
 
 
 def decision_said(decision: Decision) -> str:
@@ -21,7 +22,7 @@ def decision_said(decision: Decision) -> str:
 def _state_said(decision: Decision) -> str:
     found = decision.standings
     if decision.state == OPENING:
-        windows = sum(len(task.repeats) for task in decision.left)
+        windows = sum(len(task.repeats) for task in decision.left if task.boot_round < CONTROL_ROUND)
         return f"undecided: {plural(windows, 'window')} of the opening are left"
     if decision.state == NOBODY or not found:
         return "undecided: no contender could be measured"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -378,9 +379,16 @@ def _flat(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Mapping):
-        return "; ".join(f"{key}={item}" for key, item in value.items())
+        return "; ".join(f"{key}={_item(item)}" for key, item in value.items())
     if isinstance(value, list | tuple):
-        return "; ".join(str(item) for item in value)
+        return "; ".join(_item(item) for item in value)
+    return str(value)
+
+
+def _item(value: Any) -> str:
+    """Return a member of a list or a mapping: as it is, or as JSON where it holds more."""
+    if isinstance(value, Mapping | list | tuple):
+        return json.dumps(finite(value), default=plain_json)
     return str(value)
 
 

@@ -165,11 +165,15 @@ def moment(column: str, value: Any, *, zone: tzinfo) -> tuple[datetime, str | No
     try:
         at = datetime.fromisoformat(f"{text}-01" if _MONTH.fullmatch(text) else text) if compact is None else None
         at = at or datetime(*(int(part) for part in compact.groups()))  # type: ignore[union-attr, arg-type]
-    except ValueError:
+        at = (at if at.tzinfo is not None else at.replace(tzinfo=zone)).astimezone(UTC)
+    except (
+        ValueError,
+        OverflowError,
+    ):  # the second: of a year at the calendar's edge, by its zone in one that there is not
         raise Wrong(column, f"found {shown(value)}; write 2026-05-12, 2026-05 or 2026-05-12T22:30+02:00") from None
     left = "the month" if _MONTH.fullmatch(text) else "the day" if len(text) == 10 else None
     said = None if left is None else f"date known to {left}"
-    return (at if at.tzinfo is not None else at.replace(tzinfo=zone)).astimezone(UTC), said
+    return at, said
 
 
 # --- a row -----------------------------------------------------------------------------------------------------------

@@ -58,7 +58,8 @@ def command(
     )
     if not series:
         raise NotFound(
-            what=f"a clean window of config {config!r} as asked", hint="`nightsweep cells` lists the cells there are"
+            what=f"{number} in a clean window of config {config!r} as asked",
+            hint="`nightsweep cells` lists the cells there are, and which numbers they have",
         )
     if as_json:
         render.print_json({"series": [over_time.series_document(one, number=number) for one in series]})

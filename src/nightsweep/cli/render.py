@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import click
 from rich.cells import cell_len
@@ -132,11 +132,16 @@ def cells_json(summaries: Sequence[CellSummary]) -> str:
 def print_csv(documents: Iterable[Document], *, fields: Sequence[str]) -> None:
     """Write CSV; the header does not depend on what is absent."""
     header, rows = flat_rows(documents, fields=fields)
+    written = _csv_text([header, *rows], quoting=csv.QUOTE_MINIMAL)
+    if "\r" in written:  # which Python before 3.13 leaves bare, and readers take for the end of a row
+        written = _csv_text([header, *rows], quoting=csv.QUOTE_NONNUMERIC)
+    click.echo(written, nl=False)
+
+
+def _csv_text(rows: Iterable[Sequence[Any]], *, quoting: Literal[0, 2]) -> str:
     buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    click.echo(buffer.getvalue(), nl=False)
+    csv.writer(buffer, lineterminator="\n", quoting=quoting).writerows(rows)
+    return buffer.getvalue()
 
 
 def terminal() -> Console | None:

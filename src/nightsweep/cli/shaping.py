@@ -46,7 +46,7 @@ class Shape:
         """Return the chosen columns' names (raises BadParameter for one that there is not)."""
         every = [path.replace(".", "_") for path in fields]
         try:
-            return [records.column_of(word, every) for word in self.columns] or every
+            return list(dict.fromkeys(records.column_of(word, every) for word in self.columns)) or every
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--columns") from error
 

@@ -139,7 +139,7 @@ def prefills_matching(filters: Filters) -> sa.Select[Any]:
     ).select_from(source)
     if filters.with_flagged != "yes":
         wanted = wanted.where(prefills.c.clean if filters.with_flagged == "no" else sa.not_(prefills.c.clean))
-    wanted = wanted.where(*of_time(filters, prefills.c.started_at))
+    wanted = wanted.where(*of_time(filters, prefills.c.started_at), *of_source(filters, SOURCE))
     return wanted.where(*of_place(filters), *of_config(filters)).order_by(
         places.c.sweep_id,
         sweep_configs.c.position,

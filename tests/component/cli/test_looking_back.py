@@ -244,6 +244,8 @@ def test_a_window_whose_raw_data_was_taken_out_is_shown_with_what_is_left(
     assert call(show, "window", str(window), "--log").exception is not None, "its boot has no log: told, not guessed"
     with pytest.raises(NotFound, match="requests of window"):
         Notebook(queries).requests(window)
+    with pytest.raises(NotFound, match="window 'newest' is not in the store: a window has a number"):
+        Notebook(queries).requests("newest")  # type: ignore[arg-type]
 
 
 def test_a_boot_is_shown_with_the_lines_of_its_facts_and_its_log(night: Night, call: Any) -> None:

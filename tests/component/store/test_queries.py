@@ -238,6 +238,8 @@ def test_prefills_come_back(store: PostgresStore, queries: Queries) -> None:
     [row] = queries.prefills(Filters())
     assert (row.config, row.repeat, row.rate, row.ttft, row.cached_tokens) == ("dflash k=5", 0, 2000.0, 1.0, 0)
     assert len(queries.prefills(Filters(with_flagged="yes"))) == 2
+    assert queries.prefills(Filters(imported=True)) == []
+    assert len(queries.prefills(Filters(imported=False))) == 1
 
 
 def test_a_boot_comes_back_with_its_facts(night: Night, queries: Queries) -> None:

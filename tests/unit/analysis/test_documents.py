@@ -32,6 +32,10 @@ def written(documents: list[dict[str, Any]], fields: list[str]) -> list[list[str
         (("0.27.1", "0.28.0"), "0.27.1; 0.28.0"),
         ({}, ""),
         ({"foreign_load": 2, "preempted": 1}, "foreign_load=2; preempted=1"),
+        (
+            {"kv": {"blocks": 63430, "tokens": None}, "ranks": [1, 2]},
+            'kv={"blocks": 63430, "tokens": null}; ranks=[1, 2]',
+        ),
         ('a "b", c\nd', 'a "b", c\nd'),
     ],
 )

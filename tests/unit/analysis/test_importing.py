@@ -140,6 +140,17 @@ def test_a_date_is_read_with_what_it_leaves_open(written: str, moment: datetime 
     assert left_open is None or left_open in row.all_notes
 
 
+@pytest.mark.parametrize(
+    "written",
+    ["9999-12-31T23:59-12:00", "0001-01-01T00:00+12:00", "0001-01-01", "00010101-000000", "2026-13", "2026-02-30"],
+)
+def test_a_date_that_no_calendar_has_is_refused_in_one_line(written: str) -> None:
+    with pytest.raises(InvalidImport) as caught:
+        a_row(more="date", value=written, said=Said(zone=ZoneInfo("Asia/Tokyo")))
+    (problem,) = caught.value.facts["problems"]
+    assert "write 2026-05-12, 2026-05 or 2026-05-12T22:30+02:00" in problem
+
+
 def test_comments_empty_lines_and_a_byte_order_mark_say_nothing() -> None:
     text = f"\ufeff# where it is from\n{HEADER}\n\n{LINE}\n# the end\n"
     (row,) = read_file(text.encode(), name="t.csv", said=Said()).rows

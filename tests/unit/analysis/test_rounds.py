@@ -276,6 +276,14 @@ def test_a_control_is_booted_through_later_rounds_too_and_at_the_end() -> None:
     assert seen[-1].left == ()
 
 
+def test_what_is_left_of_the_opening_does_not_count_the_controls_windows() -> None:
+    night = Night(a_plan(("probe:", "control: {config: k=2, every: 2}\nprobe:")), CLOSE, noise=0.2)
+    own = sum(len(task.repeats) for task in night.decision().left if task.boot_round < CONTROL_ROUND)
+    every = sum(len(task.repeats) for task in night.decision().left)
+    assert own < every
+    assert decision_said(night.decision()) == f"undecided: {own} windows of the opening are left"
+
+
 def test_a_speculating_engine_that_tells_no_acceptance_is_held_by_its_rates_at_every_place() -> None:
     night = Night(a_plan(), CLEAR)
     for task in night.decision().left:

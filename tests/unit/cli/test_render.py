@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 
@@ -155,3 +156,10 @@ def test_json_has_null_where_a_number_is_not_finite(capsys: pytest.CaptureFixtur
 def test_cells_as_json_is_the_document_of_the_command() -> None:
     document = json.loads(render.cells_json(summarise([a_window()])))
     assert document["cells"][0]["step_time_seconds"]["mean"] == 0.122
+
+
+@pytest.mark.parametrize("name", ["plain", 'a "b", c', "a\nb", "a\rb", "a\r\nb"])
+def test_csv_is_read_back_as_it_was_whatever_a_name_holds(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    render.print_csv([{"config": name, "rate": 40.5, "cv": None}], fields=["config", "rate", "cv"])
+    written = io.StringIO(capsys.readouterr().out, newline="")
+    assert list(csv.reader(written)) == [["config", "rate", "cv"], [name, "40.5", ""]]
