@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from nightsweep.analysis import text
@@ -75,7 +76,15 @@ def _row(one: Judged) -> Row:
 def decision_lines(
     decision: Decision, *, state: str, changes: Sequence[Change], skipped: Sequence[str]
 ) -> Iterator[Line]:
-    """Yield a decision whole: question, choice, warnings, evidence, premises, and what changed."""
+    """Yield a decision whole: question, choice, warnings, evidence, premises, and what changed; whatever a name holds."""
+    for line in _decision_lines(decision, state=state, changes=changes, skipped=skipped):
+        indent = len(line.text) - len(line.text.lstrip(" "))
+        yield replace(line, text=" " * indent + text.printable(line.text))
+
+
+def _decision_lines(
+    decision: Decision, *, state: str, changes: Sequence[Change], skipped: Sequence[str]
+) -> Iterator[Line]:
     loud = f" [{text.SIMULATED}]" if decision.simulated else ""
     yield Line(f"decision {decision.decision_id}: {state}{loud}", style="title")
     yield Line(f"question:  {decision.question}")

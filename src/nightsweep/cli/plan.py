@@ -205,7 +205,7 @@ def _show(planned: Planned) -> None:
 
 def _configs_table(planned: Planned) -> Table:
     from nightsweep.analysis.tables import Column, Group, Row, Table
-    from nightsweep.analysis.text import count, plural, short, temperature
+    from nightsweep.analysis.text import count, plural, printable, short, temperature
 
     plan, probe = planned.plan, planned.plan.probe
     cells = _cells_per_config(plan)
@@ -213,7 +213,7 @@ def _configs_table(planned: Planned) -> Table:
     prefills = str(probe.boots * probe.prefill.per_boot) if probe.prefill else "0"
     alone = (str(probe.single_batch.runs),) if probe.single_batch else ()
     rows = [
-        Row((config.name, short(config.fingerprint), count(_drafts(config)), *figures, prefills, *alone))
+        Row((printable(config.name), short(config.fingerprint), count(_drafts(config)), *figures, prefills, *alone))
         for config in plan.configs
     ]
     columns = (
@@ -235,7 +235,9 @@ def _configs_table(planned: Planned) -> Table:
         ", ".join(plural(amount, noun) for amount, noun in counts),
         f"cells: concurrency {streams} x temperature {degrees}; {each} of {probe.window:g} s each",
     )
-    return Table(f"Plan {plan.name}", columns, (Group("", tuple(rows)),), notes=notes, simulated=plan.simulated)
+    return Table(
+        f"Plan {printable(plan.name)}", columns, (Group("", tuple(rows)),), notes=notes, simulated=plan.simulated
+    )
 
 
 def _drafts(config: EngineConfig) -> int | None:
@@ -246,9 +248,11 @@ def _drafts(config: EngineConfig) -> int | None:
 
 
 def _command_lines(config: EngineConfig, planned: Planned) -> Iterator[str]:
+    from nightsweep.analysis.text import printable
+
     spec = config.engine
     where = f"image {spec.image}, arguments" if spec.host == "docker" else "process"
-    yield f"  {config.name} ({where}):"
+    yield f"  {printable(config.name)} ({where}):"
     yield f"    {shlex.join(planned.commands[config.fingerprint])}"
 
 
@@ -278,13 +282,15 @@ def _estimate_lines(planned: Planned) -> Iterator[str]:
 
 def _decision_lines(planned: Planned) -> Iterator[str]:
     """Yield what a decision is between, and the range of what it costs, with what that rests on."""
-    from nightsweep.analysis.text import duration, plural
+    from nightsweep.analysis.text import duration, plural, printable
 
     plan, told = planned.plan, planned.spending
     if plan.decide is None or told is None:
         return
     least, most = told.least, told.most
-    serves = "" if plan.decide.incumbent is None else f"; {plan.config(plan.decide.incumbent).name} serves now"
+    serves = (
+        "" if plan.decide.incumbent is None else f"; {printable(plan.config(plan.decide.incumbent).name)} serves now"
+    )
     span = f"{duration(least.seconds)} to {duration(most.seconds)}"
     yield f"decision between {plural(len(plan.decide.between), 'config')}{serves}: {span}"
     weights = plan.decide.weights

@@ -55,6 +55,15 @@ def test_configs_stand_in_a_table_with_fingerprints_boots_cells_and_windows() ->
     assert any("3 configs, 3 boots, 12 cells, 36 windows" in line for line in lines)
 
 
+def test_a_name_that_breaks_lines_is_shown_on_one() -> None:
+    name = load(FILE).configs[0].name
+    whole = FILE.replace(f"name: {name}", 'name: "two\\nlines\\e[31m"', 1)
+    lines = lines_of(whole)
+    (row,) = [line for line in lines if load(whole).configs[0].fingerprint[:12] in line]
+    assert row.startswith("two lines ")
+    assert any(line.startswith("  two lines (") for line in lines)
+
+
 def test_the_exact_engine_command_of_each_config_can_be_copied() -> None:
     lines = lines_of(FILE)
 
