@@ -133,7 +133,8 @@ def bring_production_back(flow: Any, flow_run: Any, state: Any) -> None:
     """
     from nightsweep.rescue import restore_production
 
-    restore_production(wiring.settings(), say=logging.getLogger("nightsweep").warning)
+    say = logging.getLogger("nightsweep").warning
+    restore_production(wiring.settings_for_rescue(say), say=say)
 
 
 def reconcile() -> threading.Thread:
@@ -151,7 +152,7 @@ def _bring_all_back() -> None:
 
     say = logging.getLogger("nightsweep").warning
     try:
-        for result in restore_production(wiring.settings(), say=say):
+        for result in restore_production(wiring.settings_for_rescue(say), say=say):
             say("%s %s: %s", result.container, "serves" if result.serving else "DOES NOT SERVE", result.detail)
     except SweepError as error:
         say("what is owed could not be looked at: %s", error)

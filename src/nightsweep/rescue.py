@@ -297,7 +297,7 @@ def scene(chosen: Settings, *, say: Say) -> Iterator[Scene]:
     from nightsweep.probe.http_probe import HttpProbe
 
     clock = wiring.SystemClock()
-    with HttpProbe(clock=clock) as probe, wiring.hosts(chosen) as choose, _debts(chosen) as debts:
+    with HttpProbe(clock=clock) as probe, wiring.hosts(chosen) as choose, _debts(chosen, say=say) as debts:
         helpers = Helpers(host=choose("docker"), probe=probe, clock=clock, say=say)
         here = Scene(mirror=wiring.production_mirror(chosen), host=choose, helpers=helpers, say=say)
         if debts is not None:
@@ -326,16 +326,23 @@ def _is_here(here: Scene, debt: Debt, *, box: str) -> bool:
 
 
 @contextlib.contextmanager
-def _debts(chosen: Settings) -> Iterator[Debts | None]:
+def _debts(chosen: Settings, *, say: Say) -> Iterator[Debts | None]:
     """Yield what the database says is owed; None when it does not answer. An embedded one that is down stays down."""
-    if chosen.database_url is None and not wiring.cluster(chosen).alive():
+    if chosen.database_away or (chosen.database_url is None and not _embedded_answers(chosen, say)):
         yield None
         return
+    from sqlalchemy.exc import ArgumentError
+
     from nightsweep.store.debts import Debts
     from nightsweep.store.migrate import upgrade
     from nightsweep.store.postgres import connect
 
-    engine = connect(chosen.database_url or wiring.cluster(chosen).url(wiring.DATABASE))
+    try:
+        engine = connect(chosen.database_url or wiring.cluster(chosen).url(wiring.DATABASE))
+    except (ValueError, ArgumentError):  # never echoed: it may hold a password
+        say("NIGHTSWEEP_DATABASE_URL cannot be read as a database's address: it counts as one that is away")
+        yield None
+        return
     try:
         ready = False
         with contextlib.suppress(SweepError):
@@ -344,3 +351,12 @@ def _debts(chosen: Settings) -> Iterator[Debts | None]:
         yield Debts(engine) if ready else None
     finally:
         engine.dispose()
+
+
+def _embedded_answers(chosen: Settings, say: Say) -> bool:
+    """Whether the embedded server answers. A home that cannot be read or written has none that does."""
+    try:
+        return wiring.cluster(chosen).alive()
+    except (OSError, SweepError) as error:
+        say(f"the embedded database cannot be asked: {error}")
+        return False

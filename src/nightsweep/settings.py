@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from nightsweep.analysis.notices import KINDS
 from nightsweep.errors import PlanError
+
+T = TypeVar("T")
+PREFECT_PORT = 4270
 
 
 class InvalidSetting(PlanError):
@@ -30,6 +34,7 @@ class Settings:
         prefect_port: Where a Prefect server of our own listens.
         notify: Where people are told: addresses of Apprise, and prefect://TYPE/NAME for a notification block. Secrets.
         notify_on: What they are told.
+        database_away: The database that is configured cannot be read out of its setting: no other is asked in its place.
     """
 
     home: Path
@@ -40,19 +45,43 @@ class Settings:
     lease_ttl: float = 60.0
     notify: tuple[str, ...] = field(default=(), repr=False)
     notify_on: tuple[str, ...] = KINDS
+    database_away: bool = False
 
 
-def from_environment(environ: Mapping[str, str]) -> Settings:
-    """Read `NIGHTSWEEP_HOME`, `_DATABASE_URL`, `_PREFECT_API_URL`, `_PREFECT_PORT`, `_BOX`, `_NOTIFY` and `_NOTIFY_ON`."""
-    home = environ.get("NIGHTSWEEP_HOME") or _default_home(environ)
+def from_environment(environ: Mapping[str, str], *, warn: Callable[[str], None] | None = None) -> Settings:
+    """Read `NIGHTSWEEP_HOME`, `_DATABASE_URL`, `_PREFECT_API_URL`, `_PREFECT_PORT`, `_BOX`, `_NOTIFY` and `_NOTIFY_ON`.
+
+    Args:
+        warn: For those who bring production back, which waits for nobody's slip of the keys: told in a line each of what
+            cannot be used, which is left at its default then. A database that cannot be used counts as one that is away.
+
+    Raises:
+        InvalidSetting: Something cannot be used, and nobody is warned; or it is the home, where what is owed is noted.
+    """
+    away = False
+
+    def read(variable: str, reader: Callable[[str | None], T], *, default: T, without: str) -> T:
+        try:
+            return reader(environ.get(variable))
+        except InvalidSetting as error:
+            if warn is None:
+                raise
+            warn(f"{error}; going on without it: {without}")
+            nonlocal away
+            away = away or variable == "NIGHTSWEEP_DATABASE_URL"
+            return default
+
     return Settings(
-        home=Path(home).expanduser().absolute(),
-        database_url=_database_url(environ.get("NIGHTSWEEP_DATABASE_URL")),
+        home=_home(environ),
+        database_url=read(
+            "NIGHTSWEEP_DATABASE_URL", _database_url, default=None, without="the database counts as one that is away"
+        ),
         prefect_api_url=environ.get("NIGHTSWEEP_PREFECT_API_URL") or None,
         box=environ.get("NIGHTSWEEP_BOX") or socket.gethostname(),
-        prefect_port=_port(environ, "NIGHTSWEEP_PREFECT_PORT", 4270),
-        notify=_addresses(environ.get("NIGHTSWEEP_NOTIFY")),
-        notify_on=_kinds(environ.get("NIGHTSWEEP_NOTIFY_ON")),
+        prefect_port=read("NIGHTSWEEP_PREFECT_PORT", _port, default=PREFECT_PORT, without=f"{PREFECT_PORT} is taken"),
+        notify=read("NIGHTSWEEP_NOTIFY", _addresses, default=(), without="nobody is sent a message"),
+        notify_on=read("NIGHTSWEEP_NOTIFY_ON", _kinds, default=KINDS, without="everything is told"),
+        database_away=away,
     )
 
 
@@ -81,9 +110,15 @@ def _kinds(given: str | None) -> tuple[str, ...]:
     return named or KINDS
 
 
-def _default_home(environ: Mapping[str, str]) -> str:
-    data = environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return f"{data}/nightsweep"
+def _home(environ: Mapping[str, str]) -> Path:
+    given = environ.get("NIGHTSWEEP_HOME")
+    found = given or f"{environ.get('XDG_DATA_HOME') or '~/.local/share'}/nightsweep"
+    try:
+        return Path(found).expanduser().absolute()
+    except RuntimeError as error:  # no user of that name, or none at all
+        raise InvalidSetting(
+            variable="NIGHTSWEEP_HOME", found=given or "nothing", allowed=f"give a directory ({error})"
+        ) from error
 
 
 def _database_url(given: str | None) -> str | None:
@@ -100,10 +135,9 @@ def _database_url(given: str | None) -> str | None:
     )
 
 
-def _port(environ: Mapping[str, str], variable: str, default: int) -> int:
-    found = environ.get(variable)
+def _port(found: str | None) -> int:
     if not found:
-        return default
-    if found.isdigit() and 0 < int(found) < 65536:
+        return PREFECT_PORT
+    if found.isascii() and found.isdigit() and 0 < int(found) < 65536:
         return int(found)
-    raise InvalidSetting(variable=variable, found=found, allowed="give a port number from 1 to 65535")
+    raise InvalidSetting(variable="NIGHTSWEEP_PREFECT_PORT", found=found, allowed="give a port number from 1 to 65535")

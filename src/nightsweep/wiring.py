@@ -64,6 +64,11 @@ def settings(environ: Mapping[str, str] | None = None) -> Settings:
     return from_environment(os.environ if environ is None else environ)
 
 
+def settings_for_rescue(warn: Callable[[str], None], environ: Mapping[str, str] | None = None) -> Settings:
+    """Return the settings for bringing production back: what cannot be used is warned of, and holds nothing up."""
+    return from_environment(os.environ if environ is None else environ, warn=warn)
+
+
 # --- store -------------------------------------------------------------------------------------------------------
 
 

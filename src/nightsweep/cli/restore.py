@@ -36,7 +36,11 @@ def command(container: tuple[str, ...], gone: bool) -> None:
             raise click.UsageError("--gone needs names: it says of these containers that they shall never come back")
         rescue.give_up_production(wiring.settings(), container, say=click.echo)
         return
-    results = rescue.restore_production(wiring.settings(), container, say=lambda text: click.echo(text, err=True))
+
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
+    results = rescue.restore_production(wiring.settings_for_rescue(say), container, say=say)
     if not results:
         click.echo("nothing to restore: no production container is noted as taken down")
         return

@@ -38,14 +38,32 @@ def command() -> None:
     from nightsweep.sweep.signals import Terminated, raise_on_sigterm
     from nightsweep.tell import log_events
 
-    chosen = wiring.settings()
     log_events()
     interrupts = raise_on_sigterm()
     try:
+        chosen = _settings()
         with only_service(chosen.home), _database(chosen) as prefect_database:
             _serve(chosen, prefect_database, interrupts)
     except (KeyboardInterrupt, Terminated):
         click.echo("stopped")
+
+
+def _settings() -> Settings:
+    """Return the settings. A service that cannot use them cannot serve, and still brings back what is owed before it ends."""
+    from nightsweep.settings import InvalidSetting
+
+    try:
+        return wiring.settings()
+    except InvalidSetting:
+        from nightsweep.rescue import restore_production
+
+        def say(text: str) -> None:
+            click.echo(text, err=True)
+
+        for result in restore_production(wiring.settings_for_rescue(say), say=say):
+            word = "serves" if result.serving else "DOES NOT SERVE"
+            say(f"{result.container} {word}: {result.detail}")
+        raise
 
 
 def _serve(chosen: Settings, prefect_database: str | None, interrupts: Calm) -> None:

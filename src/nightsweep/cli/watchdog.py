@@ -60,15 +60,20 @@ def command(once: bool, every: Seconds, grace: Seconds, hung_after: Seconds) -> 
 
     raise_on_sigterm()
     rules = Rules(grace=grace, hung_after=hung_after)
+
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
+    chosen = wiring.settings_for_rescue(say)
     try:
         if once:
-            results = _look(wiring.settings(), rules, say=lambda text: click.echo(text, err=True))
+            results = _look(chosen, rules, say=say)
             if not results:
                 click.echo("nothing had to be brought back")
             if not all(result.serving for result in results):
                 sys.exit(EXIT_FAILED)
             return
-        _watch(wiring.settings(), rules, every=every)
+        _watch(chosen, rules, every=every)
     except (KeyboardInterrupt, Terminated):
         click.echo("stopped")
 

@@ -56,3 +56,33 @@ def test_it_watches_until_it_is_told_to_end_and_says_a_thing_once(tmp_path: Path
         command.send(signal.SIGTERM)
         assert command.end() == 0, command.said
     assert command.said.count("its sweep has until") == 1
+
+
+SLIPS = {"NIGHTSWEEP_NOTIFY": "rubbish", "NIGHTSWEEP_NOTIFY_ON": "donee", "NIGHTSWEEP_PREFECT_PORT": "abc"}
+
+
+@pytest.mark.parametrize(("words", "code"), [(("restore",), 1), (("watchdog", "--once"), 1), (("serve",), 2)])
+def test_a_slip_in_a_setting_that_it_does_not_need_keeps_nobody_from_bringing_production_back(
+    tmp_path: Path, environ: dict[str, str], words: tuple[str, ...], code: int
+) -> None:
+    owed(tmp_path, owner="", restore_by="2026-01-01T06:00:00+00:00")
+    slips = {**SLIPS, "NIGHTSWEEP_DATABASE_URL": "rubbish"}
+    with running(*words, environ={**environ, **slips}, folder=tmp_path) as command:
+        assert command.end() == code, command.said
+    assert "prod DOES NOT SERVE: the Docker Engine does not answer" in " ".join(command.said.split())
+    assert "Traceback" not in command.said
+    for variable in slips:
+        assert f"{variable}: found" in command.said
+
+
+def test_a_database_address_that_only_its_driver_can_refuse_counts_as_a_database_that_is_away(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    owed(tmp_path, owner="", restore_by="2026-01-01T06:00:00+00:00")
+    environ = {**environ, "NIGHTSWEEP_DATABASE_URL": "postgresql://u:secret@h:port/n"}
+    with running("restore", environ=environ, folder=tmp_path) as command:
+        assert command.end() == 1, command.said
+    assert "prod DOES NOT SERVE" in command.said
+    assert "NIGHTSWEEP_DATABASE_URL" in command.said
+    assert "secret" not in command.said
+    assert "Traceback" not in command.said
