@@ -13,6 +13,7 @@ from typing import Any
 
 from nightsweep.analysis.import_file import HEAD, NO_IMAGE, OWED
 from nightsweep.analysis.premises import CONFIG, PRODUCTION, Change, Decision, Now
+from nightsweep.analysis.reask_repeats import Asked, repeats_of
 from nightsweep.analysis.traffic import GENERATION, JUDGED, PROMPT
 from nightsweep.errors import InvalidPlan, NothingToDecide
 from nightsweep.plan import yamltree
@@ -26,6 +27,8 @@ OF_THE_IMAGE = ("engine_version", "image_digest", CONFIG + "image")
 _KEPT = ("box", "production", "engine", "probe")
 _SET = ("speculative.", "args.")
 _PROBE_DROPPED = ("prefill", "single_batch")
+_NO_PART = ("control", "expect")
+"""Sections about configs of the decision's sweep that the question does not need."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +49,15 @@ def reask(decision: Decision, found: Sequence[Change], now: Now, *, plan: SweepP
     """Return the text of the sweep file.
 
     Args:
-        found: The changes that question the decision.
+        found: What changed; what of it was accepted is said, and not asked.
         plan: Of the decision's sweep; `file_text` is the file that it was read from.
 
     Raises:
         NothingToDecide: A config of the decision is not in that file any more.
             Or nothing that changed can be asked in it, or what was written would be refused: that needs a hand.
     """
+    accepted = [change for change in found if change.accepted is not None]
+    found = [change for change in found if change.accepted is None]
     raw = yamltree.read(file_text).value
     engine = dict(raw["engine"])
     base = base_of(EngineIn.model_validate(engine)).spec
@@ -67,15 +72,21 @@ def reask(decision: Decision, found: Sequence[Change], now: Now, *, plan: SweepP
     if decision.evidence.kind == SINGLE_BATCH:
         probe["single_batch"] = raw["probe"].get("single_batch") or {"temperature": float(min(_temperatures(decision)))}
     document["engine"] = engine
-    document["configs"] = _entries(decision, plan, base, overrides)
-    document["probe"] = probe | {
-        "concurrency": sorted({streams for streams, _ in decision.places}),
-        "temperature": sorted({float(temperature) for temperature in _temperatures(decision)}),
-    }
+    asked = _asked(decision, plan, base, overrides)
+    document["configs"] = [one.entry for one in asked]
+    concurrency, temperatures = sorted({streams for streams, _ in decision.places}), sorted(_temperatures(decision))
+    probe |= {"concurrency": concurrency, "temperature": [float(temperature) for temperature in temperatures]}
+    repeats, of_repeats = repeats_of(
+        probe.get("repeats"), asked, decision=decision, plan=plan, cells=(concurrency, temperatures)
+    )
+    document["probe"] = probe | ({} if repeats is None else {"repeats": repeats})
     name = f"{decision.sweep_name}-again-{decision.decision_id}"
     body = yamltree.write({"name": name, **document})
     not_asked = (f"NOT ASKED HERE: {one}." for one in unasked)
-    head = (*_head(decision, found), *_of_traffic(found), *not_asked, *_beside(probe), *_owed(file_text))
+    left_out = [key for key in _NO_PART if key in raw]
+    no_part = [f"Left out, as no part of the question: {', '.join(left_out)}."] if left_out else []
+    head = (*_head(decision, found, accepted), *_of_traffic(found), *not_asked, *of_repeats, *no_part, *_beside(probe))
+    head += tuple(_owed(file_text))
     text = "".join(f"# {_one_line(line)}\n" for line in head) + body
     again = _loaded(text, decision, source=f"{name}.yaml")
     if overrides.image is None:
@@ -183,14 +194,14 @@ def overrides_of(found: Sequence[Change], now: Now, base: EngineSpec) -> Overrid
 NO_OVERRIDES = Overrides({}, {})
 
 
-def _entries(decision: Decision, plan: SweepPlan, base: EngineSpec, overrides: Overrides) -> list[dict[str, Any]]:
+def _asked(decision: Decision, plan: SweepPlan, base: EngineSpec, overrides: Overrides) -> list[Asked]:
     """Return the file's configs: all that the question is among under the new premises, then what was decided as it was."""
-    asked = [_entry(_config(plan, name, decision), base, overrides) for name in decision.evidence.configs]
+    asked = [Asked(_entry(_config(plan, name, decision), base, overrides), name) for name in decision.evidence.configs]
     as_it_was = [
-        _entry(_config(plan, name, decision), base, NO_OVERRIDES)
+        Asked(_entry(_config(plan, name, decision), base, NO_OVERRIDES), name, as_it_was=True)
         for name in dict.fromkeys((decision.chosen, decision.fallback))
     ]
-    return asked + [entry for entry in as_it_was if not any(_same(entry, other) for other in asked)]
+    return asked + [one for one in as_it_was if not any(_same(one.entry, other.entry) for other in asked)]
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -243,17 +254,19 @@ def _moved_fields(base: EngineSpec, own: EngineSpec) -> dict[str, Any]:
     return {key: list(value) if isinstance(value, tuple) else value for key, value in moved.items()}
 
 
-def _head(decision: Decision, found: Sequence[Change]) -> list[str]:
+def _head(decision: Decision, found: Sequence[Change], accepted: Sequence[Change]) -> list[str]:
     """Return the comment above the file: why it is asked again."""
     lines = [
         f"Asks decision {decision.decision_id} again: {decision.question}",
         f"Chosen: {decision.chosen_name}; fallback: {decision.fallback_name} ({decision.decided:%Y-%m-%d}).",
         *(f"Changed: {change.words}" for change in found),
+        *(f"Accepted, so not asked here: {change.words}: {change.accepted}" for change in accepted),
         "Every value that the question is among under what changed, and what was chosen as it was.",
         "Check it, then: nightsweep plan THIS_FILE",
     ]
     if not found:
-        lines.insert(2, "Nothing has changed: this repeats the evidence.")
+        nothing = "Nothing has changed that was not accepted" if accepted else "Nothing has changed"
+        lines.insert(2, f"{nothing}: this repeats the evidence.")
     return lines
 
 

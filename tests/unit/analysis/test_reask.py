@@ -92,6 +92,20 @@ def test_without_anything_to_set_the_same_configs_are_asked_once() -> None:
     assert [config.name for config in plan.configs] == ["k=4", "k=5", "plain"]
 
 
+def test_what_was_accepted_is_said_and_not_asked() -> None:
+    rule = Change("config.speculative.draft_sample_method", None, "probabilistic", "a newer sweep", "depth is the same")
+    driver = Change("box.driver", "580", "590", "box")
+    text, plan = asked_again(rule)
+    assert [config.name for config in plan.configs] == ["k=4", "k=5", "plain"]
+    assert "# Nothing has changed that was not accepted: this repeats the evidence." in text
+    assert f"# Accepted, so not asked here: {rule.words}: depth is the same" in text
+    text, _ = asked_again(rule, driver)
+    assert "Nothing has changed" not in text
+    assert f"# Changed: {driver.words}" in text
+    assert "# Accepted, so not asked here: config.speculative.draft_sample_method" in text
+    assert "# Nothing has changed: this repeats the evidence." in asked_again()[0]
+
+
 def test_a_new_engine_version_is_asked_with_the_newest_boots_image() -> None:
     version = Change("engine_version", "0.28.0", "0.29.0", "boot 9")
     _, plan = asked_again(version, now=Now(image="vllm/vllm-openai:v0.29.0"))
