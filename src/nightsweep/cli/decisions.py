@@ -26,6 +26,13 @@ _OUTPUT = click.option(
 )
 
 
+def _said(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Refuse a reason that says nothing: it is all that a later reader has."""
+    if not value.strip():
+        raise click.BadParameter("it is empty: say why in a few words", ctx=ctx, param=param)
+    return value
+
+
 @click.group("decisions", invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document, with evidence and premises.")
 @click.option("--all", "with_retired", is_flag=True, help="List retired ones, too.")
@@ -93,9 +100,8 @@ def _reasked(judged: Judged, queries: Queries) -> str:
     from nightsweep.analysis.reask import reask
 
     decision = judged.decision
-    open_ones = [change for change in judged.changes if change.accepted is None]
     text = queries.plan_of(decision.sweep_id)[0]
-    return reask(decision, open_ones, judged.now, plan=_plan(judged, queries), file_text=text)
+    return reask(decision, judged.changes, judged.now, plan=_plan(judged, queries), file_text=text)
 
 
 def _plan(judged: Judged, queries: Queries) -> SweepPlan:
@@ -132,7 +138,7 @@ def _write(content: str, output: Path | None) -> None:
 
 @command.command("accept")
 @_ID
-@click.option("--reason", required=True, metavar="TEXT", help="Why the decision stands all the same.")
+@click.option("--reason", required=True, callback=_said, metavar="TEXT", help="Why the decision stands all the same.")
 @click.option("--premise", "premises", multiple=True, metavar="NAME", help="Only this change; without it, all of them.")
 @click.pass_context
 def accept(ctx: click.Context, *, decision_id: int, reason: str, premises: tuple[str, ...]) -> None:
@@ -159,7 +165,7 @@ def accept(ctx: click.Context, *, decision_id: int, reason: str, premises: tuple
 
 @command.command("retire")
 @_ID
-@click.option("--why", required=True, metavar="TEXT", help="Why it is in force no more.")
+@click.option("--why", required=True, callback=_said, metavar="TEXT", help="Why it is in force no more.")
 @click.pass_context
 def retire(ctx: click.Context, *, decision_id: int, why: str) -> None:
     """Take a decision out of force; it stays on record, with its evidence.
