@@ -682,7 +682,8 @@ class Store(Protocol):
 
         Args:
             record: All that bringing it back needs, without secrets; given back by `owed`.
-            traffic: What it has served; None was not looked for. Of an intent that is open already the first one stays.
+            traffic: What it has served; None was not looked for. Of an intent that is open already, the newest that tells a
+                mean stays.
         """
 
     def mark_intent(self, intent_id: int, *, stage: str) -> None:

@@ -557,7 +557,8 @@ class FakeStore:
                 if (intent.box_id, intent.production.name) == (lease.box_id, production.name) and not intent.closed:
                     intent.sweep_id, intent.restore_by = lease.sweep_id, restore_by
                     intent.restore_started_at = None
-                    intent.traffic = intent.traffic or traffic
+                    tells = traffic is not None and traffic.unknown is None
+                    intent.traffic = traffic if tells else intent.traffic or traffic
                     return intent_id
             intent_id = len(self.intents) + 1
             self.intents[intent_id] = FakeIntent(

@@ -25,11 +25,10 @@ long again is another use: another share of prefill, another depth of context in
 
 @dataclass(frozen=True)
 class Recorded:
-    """Traffic as it was kept when a container was taken down; `taken_down` is when that was."""
+    """Traffic as it was read before a container was taken down."""
 
     intent_id: int
     container: str
-    taken_down: datetime
     traffic: Traffic
 
 

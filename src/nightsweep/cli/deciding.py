@@ -43,8 +43,8 @@ class Decisions(Protocol):
     def now(self, decision: Decision) -> Now:
         """Return what the database knows by now."""
 
-    def traffic(self, sweep_id: int, container: str) -> Recorded | None:
-        """Return what a production container's traffic was when a sweep took it down."""
+    def traffic(self, sweep_id: int, container: str) -> Recorded | str:
+        """Return the traffic of a production container that a sweep was measured beside, or why it is not known."""
 
     def config_settings(self, fingerprint: str) -> Mapping[str, Any]:
         """Return a config's settings by dotted key."""
@@ -88,10 +88,10 @@ def production_traffic(store: Decisions, sweep_id: int, container: str | None) -
     if container is None:
         return None, "the sweep file names no container, and --production none either"
     found = store.traffic(sweep_id, container)
-    if found is None:
-        return None, f"nothing of {container} was recorded on this box by then; a sweep that takes it down does"
+    if isinstance(found, str):
+        return None, found
     if found.traffic.unknown is not None:
-        return None, f"{container}, {found.taken_down:%Y-%m-%d}: {found.traffic.unknown}"
+        return None, f"{found.container}, {found.traffic.read:%Y-%m-%d}: {found.traffic.unknown}"
     return found, None
 
 

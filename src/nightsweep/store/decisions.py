@@ -109,8 +109,8 @@ class Decisions:
         """Return what the database knows by now of a decision's premises."""
         return self._do.run(lambda c: _now(c, decision))
 
-    def traffic(self, sweep_id: int, container: str) -> Recorded | None:
-        """Return what a production container's traffic was when a sweep took it down; None where nobody looked."""
+    def traffic(self, sweep_id: int, container: str) -> Recorded | str:
+        """Return the traffic of a production container that a sweep was measured beside, or why it is not known."""
         return self._do.run(lambda c: traffic.of_sweep(c, sweep_id, container))
 
     def config_settings(self, fingerprint: str) -> dict[str, Any]:

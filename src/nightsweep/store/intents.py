@@ -15,6 +15,7 @@ from nightsweep.measurement.traffic import document as traffic_document
 from nightsweep.ports import ForeignContainer, Lease, Owed
 from nightsweep.store.codec import clean_text, plain, without_secrets
 from nightsweep.store.leases import NOW, hold
+from nightsweep.store.readings import kept as readings_kept
 from nightsweep.store.schema import production_intents as table
 
 CLOSING_OUTCOMES = ("restored", "abandoned")
@@ -33,7 +34,10 @@ def open_intent(
     record: Mapping[str, Any] | None,
     traffic: Traffic | None,
 ) -> int:
-    """Record what runs and shall come back. One that is open for it already stays: it says what ran before anything stopped."""
+    """Record what runs and shall come back. One that is open for it already stays: it says what ran before anything stopped.
+
+    Its traffic alone is the newest count (`readings.kept`): production that somebody started meanwhile has served more.
+    """
     hold(connection, lease)
     still_open = table.c.closed_at.is_(None)
     facts = {
@@ -58,11 +62,12 @@ def open_intent(
         traffic=sa.null() if traffic is None else plain(traffic_document(traffic)),
     )
     newest = {name: row.excluded[name] for name in ("sweep_id", "restore_by")}
-    first = {"traffic": sa.func.coalesce(table.c.traffic, row.excluded.traffic)}
+    tells = traffic is not None and traffic.unknown is None
+    served = {"traffic": readings_kept(table.c.traffic, row.excluded.traffic, tells=tells)}
     kept = row.on_conflict_do_update(
         index_elements=["box_id", "container_name"],
         index_where=still_open,
-        set_={**newest, **first, "restore_started_at": None},
+        set_={**newest, **served, "restore_started_at": None},
     )
     return int(connection.execute(kept.returning(table.c.id)).scalar_one())
 

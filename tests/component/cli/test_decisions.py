@@ -462,43 +462,38 @@ def test_a_sweep_that_names_no_production_has_no_traffic_unless_its_container_is
     chosen = ("nameless", "--choose", "DFlash2 k=5", "--fallback", "MTP k=3")
     said = " ".join(desk.call(decide, *chosen).stdout.split())
     assert "so it is no premise (the sweep file names no container, and --production none either)" in said
-    with desk.engine.begin() as connection:  # it ran after the night in which that was counted
-        connection.execute(sa.text("UPDATE sweeps SET started_at = now() + interval '1 hour' WHERE name = 'nameless'"))
     desk.call(decide, *chosen, "--production", "vllm-qwen")
     assert desk.listed()[0]["premises"]["traffic.prompt_tokens"] == 1200.0
 
 
-def test_the_traffic_of_a_sweep_is_its_own_newest_that_tells_it_else_the_boxes_newest_before_it(desk: Desk) -> None:
+def test_the_traffic_of_a_sweep_is_the_newest_that_tells_it_of_the_box_before_its_last_window(desk: Desk) -> None:
     early = enter(desk.store, FILE.replace("dflash2-depth", "early"), DEPTH, box=BOX, prompts_hash=PROMPTS)
-    served(desk, early, prompt=500.0)
-    served(desk, early, prompt=600.0)
+    minute = timedelta(minutes=1)
+    served(desk, early, prompt=500.0, at=-9 * minute)
+    served(desk, early, prompt=600.0, at=-8 * minute)
     elsewhere = replace(BOX, name="spark-2", fingerprint="c" * 64)
-    served(desk, desk.depth(box=elsewhere), prompt=7000.0)
-    newest = served(desk, early, problem="it was paused")
+    served(desk, desk.depth(box=elsewhere), prompt=7000.0, at=-7 * minute)
+    newest = served(desk, early, problem="it was paused", at=-6 * minute)
     sweep = desk.depth()
     kept = Decisions(desk.engine)
 
     def mean() -> float | None:
         found = kept.traffic(sweep, "vllm-qwen")
-        return None if found is None else found.traffic.mean_prompt_tokens
+        return None if isinstance(found, str) else found.traffic.mean_prompt_tokens
 
-    with desk.engine.begin() as connection:
-        connection.execute(
-            sa.text("UPDATE sweeps SET started_at = now() + interval '1 hour' WHERE id = :id"), {"id": sweep}
-        )
     assert mean() == 600.0
-    served(desk, sweep, requests=3)
+    served(desk, sweep, requests=3, at=-5 * minute)
     assert mean() == 600.0
-    served(desk, sweep, prompt=800.0)
-    served(desk, sweep, requests=3)
+    served(desk, sweep, prompt=800.0, at=-4 * minute)
+    served(desk, sweep, requests=3, at=-3 * minute)
     assert mean() == 800.0
     after = enter(desk.store, FILE.replace("dflash2-depth", "after"), DEPTH, box=BOX, prompts_hash=PROMPTS)
-    served(desk, after, prompt=4000.0)
+    served(desk, after, prompt=4000.0, at=minute)
     assert mean() == 800.0, "what came later was no premise"
     with desk.engine.begin() as connection:
         connection.execute(sa.text("DELETE FROM production_intents WHERE id <> :id"), {"id": newest})
     found = kept.traffic(sweep, "vllm-qwen")
-    assert found is not None
+    assert not isinstance(found, str)
     assert found.traffic.unknown == "it was paused"
 
 

@@ -142,6 +142,8 @@ def test_longer_prompts_question_what_was_decided_beside_shorter_ones(yard: Yard
         engine.wait_ready()
         people_use(engine, words=50)
         yard.night(sweep, engine)
+    with yard.database.begin() as connection:  # what was entered was measured that night
+        connection.execute(sa.text("UPDATE windows SET started_at = :at"), {"at": datetime.now(UTC)})
     assert "traffic.prompt_tokens: " in desk.five_is_the_block("--at", "c=1").stdout
     for name, words, state in (("as-ever", 55, "standing"), ("longer", 200, "questioned")):
         later = enter(yard.store, FILE.replace("dflash2-depth", name), DEPTH, box=BOX, prompts_hash=PROMPTS)

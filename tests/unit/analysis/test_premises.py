@@ -252,7 +252,7 @@ def test_traffic_that_is_known_is_a_premise_with_how_it_was_counted() -> None:
     traffic = Traffic(
         EVENING, since=begun, since_by="process", request_seconds=11160.0, generated_tokens=967_200.0, **counts
     )
-    decision = decide(FIVE_OR_SEVEN, material(*rows, traffic=Recorded(7, "vllm", EVENING, traffic)), at=EVENING)
+    decision = decide(FIVE_OR_SEVEN, material(*rows, traffic=Recorded(7, "vllm", traffic)), at=EVENING)
     told = {name: value for name, value in decision.premises.items() if name.startswith("traffic.")}
     assert told == {"traffic.prompt_tokens": 1204.3, "traffic.generation_tokens": 310.0, "traffic.streams": 0.31}
     assert decision.evidence.traffic is not None
@@ -267,7 +267,7 @@ def test_traffic_that_is_known_is_a_premise_with_how_it_was_counted() -> None:
 )
 def test_the_period_of_traffic_says_what_is_not_known_of_it(since: Any, by: str | None, said: str) -> None:
     traffic = Traffic(EVENING, since=since, since_by=by, requests=40, prompt_tokens=4e4, generation_tokens=8e3)
-    assert said in counted_said(counted(Recorded(7, "vllm", EVENING, traffic)))
+    assert said in counted_said(counted(Recorded(7, "vllm", traffic)))
 
 
 def test_a_choice_from_one_config_is_none() -> None:

@@ -250,6 +250,20 @@ def test_production_that_an_earlier_holder_took_down_keeps_what_was_counted_then
     assert served(world) == first
 
 
+def test_production_that_somebody_started_after_a_death_is_counted_anew() -> None:
+    world = a_world()
+    world.probe.values = {**IDLE, **SERVED}
+    first = Traffic(read=world.clock.now(), requests=4000, prompt_tokens=4e4, generation_tokens=8e3)
+    sweep = world.store.open_sweep(TWO, box_id=world.store.box_id(world.host.box()), file_text="")
+    dead = world.store.claim(sweep, owner="dead:1:1:1", ttl=Seconds(60.0))
+    world.store.open_intent(dead, world.host.foreign("prod"), restore_by=None, traffic=first)
+    world.clock.advance(61.0)
+    assert world.play(TWO).state == "done"
+    found = served(world)
+    assert found is not None
+    assert (found.requests, found.read > first.read) == (40, True)
+
+
 # --- kept down ---------------------------------------------------------------------------------------------------
 
 
