@@ -26,6 +26,7 @@ from nightsweep.plan.words import SINGLE_BATCH, UNKNOWN_TEMPERATURE
 OF_THE_IMAGE = ("engine_version", "image_digest", CONFIG + "image")
 _KEPT = ("box", "production", "engine", "probe")
 _SET = ("speculative.", "args.")
+_DRAFTER = ("method", "algorithm")
 _PROBE_DROPPED = ("prefill", "single_batch")
 _NO_PART = ("control", "expect")
 """Sections about configs of the decision's sweep that the question does not need."""
@@ -61,8 +62,9 @@ def reask(decision: Decision, found: Sequence[Change], now: Now, *, plan: SweepP
     raw = yamltree.read(file_text).value
     engine = dict(raw["engine"])
     base = base_of(EngineIn.model_validate(engine)).spec
-    overrides = overrides_of(found, now, base)
-    unasked = _unasked(found, overrides, now, base)
+    barred = [_barred(change, decision, now, _config(plan, decision.chosen, decision)) for change in found]
+    overrides = overrides_of([change for change, why in zip(found, barred, strict=True) if why is None], now, base)
+    unasked = _unasked(found, barred, now, base)
     if unasked and len(unasked) == len(found):
         raise NothingToDecide(sweep=decision.sweep_name, reason=f"{'; '.join(unasked)}: write the file by hand")
     if overrides.image is not None:
@@ -105,17 +107,36 @@ def _loaded(text: str, decision: Decision, *, source: str) -> SweepPlan:
         raise NothingToDecide(sweep=decision.sweep_name, reason=why) from error
 
 
-def _unasked(found: Sequence[Change], overrides: Overrides, now: Now, base: EngineSpec) -> list[str]:
+def _unasked(found: Sequence[Change], barred: Sequence[str | None], now: Now, base: EngineSpec) -> list[str]:
     """Return the changes that the file cannot set and that do not hold on the box by themselves, with why."""
     said = []
-    for change in found:
-        key = change.name.removeprefix(CONFIG).removeprefix(PRODUCTION)
-        if key == "image" or (change.name in OF_THE_IMAGE and now.image is not None):
+    for change, why in zip(found, barred, strict=True):
+        key = _key(change)
+        if why is not None:
+            said.append(f"{change.words}, {why}")
+        elif key == "image" or (change.name in OF_THE_IMAGE and now.image is not None):
             if base.host != "docker":
                 said.append(f"{change.words}, and its sweep starts a process (`host: process`), which has no image")
         elif key != change.name and not key.startswith(_SET):
             said.append(f"{change.words}, which is no setting that its configs can take over")
     return said
+
+
+def _barred(change: Change, decision: Decision, now: Now, chosen: EngineConfig) -> str | None:
+    """Return why a setting must not be taken over by every config, None where it may: it would level or break the question."""
+    key = _key(change)
+    if key != change.name and key in decision.factors:
+        return "which the question itself is among"
+    if change.name.startswith(f"{PRODUCTION}speculative."):
+        own, its = chosen.speculative or {}, now.production or {}
+        if any(own.get(word) != its.get(f"speculative.{word}") for word in _DRAFTER):
+            return "and production drafts otherwise than what was chosen"
+    return None
+
+
+def _key(change: Change) -> str:
+    """Return a changed setting's key; of what is none, its whole name."""
+    return change.name.removeprefix(CONFIG).removeprefix(PRODUCTION)
 
 
 def _owed(file_text: str) -> list[str]:
@@ -177,7 +198,7 @@ def overrides_of(found: Sequence[Change], now: Now, base: EngineSpec) -> Overrid
     image = None
     in_container = base.host == "docker"
     for change in found:
-        key = change.name.removeprefix(CONFIG).removeprefix(PRODUCTION)
+        key = _key(change)
         if change.name in OF_THE_IMAGE and in_container and now.image not in (None, base.image):
             image = now.image
         elif key == change.name:

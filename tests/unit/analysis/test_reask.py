@@ -138,6 +138,42 @@ def test_where_nothing_that_changed_can_be_asked_no_file_is_written() -> None:
         assert ".yaml" not in str(raised.value)
 
 
+DEPTH_OF_PRODUCTION = Change("production.speculative.num_speculative_tokens", 3, 4, "container vllm-qwen")
+ITS_DRAFTER = Change("production.speculative.method", "mtp", "eagle3", "container vllm-qwen")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (DEPTH_OF_PRODUCTION, "which the question itself is among"),
+        (ITS_DRAFTER, "and production drafts otherwise than what was chosen"),
+        (replace(ITS_DRAFTER, new=None), "and production drafts otherwise than what was chosen"),
+    ],
+)
+def test_a_setting_of_productions_drafter_does_not_level_what_the_question_is_among(change: Change, why: str) -> None:
+    rule = Change("config.speculative.draft_sample_method", None, "probabilistic", "a newer sweep")
+    drafter = {} if change.new is None else {"speculative.method": str(change.new)}
+    now = Now(production=drafter if change is not DEPTH_OF_PRODUCTION else {"speculative.method": "dflash"})
+    text, plan = asked_again(rule, change, now=now)
+    assert [config.speculative and config.speculative["num_speculative_tokens"] for config in plan.configs] == [
+        *(4, 5),
+        *(5, None),
+    ]
+    assert {config.speculative["method"] for config in plan.configs if config.speculative} == {"dflash"}
+    assert f"# NOT ASKED HERE: {change.words}, {why}." in text
+    with pytest.raises(NothingToDecide, match=why):
+        asked_again(change, now=now)
+
+
+def test_a_setting_of_production_that_drafts_as_what_was_chosen_is_taken_over() -> None:
+    block = Change("production.speculative.rejection_sample_method", None, "block", "container vllm-qwen")
+    _, plan = asked_again(block, now=Now(production={"speculative.method": "dflash"}))
+    assert [config.name for config in plan.configs][:2] == [
+        "k=4 (rejection_sample_method=block)",
+        "k=5 (rejection_sample_method=block)",
+    ]
+
+
 def test_an_image_that_production_ships_is_asked_in_containers() -> None:
     text, plan = asked_again(SHIPPED)
     assert {config.engine.image for config in plan.configs} == {"vllm/vllm-openai:v0.29.0"}
