@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nightsweep import wiring
 from nightsweep.errors import (
@@ -23,8 +23,9 @@ from nightsweep.errors import (
     SweepError,
 )
 from nightsweep.production.news import news_of
-from nightsweep.production.record import Record
+from nightsweep.production.record import Record, unreadable
 from nightsweep.production.returning import Helpers
+from nightsweep.rescue_database import Say, owed_by_database
 from nightsweep.service import restoring
 from nightsweep.service.restoring import Restored
 from nightsweep.service.watchdog import Owing, Rules, judge
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from nightsweep.ports import Host
     from nightsweep.service.mirror import FileMirror
     from nightsweep.store.debts import Debt, Debts
-
-Say = Callable[[str], None]
 
 STOPS_WITHIN = 120.0
 """Seconds that a sweep which is told to stop at once is waited for: its engine stopped, production started."""
@@ -54,6 +53,7 @@ def restore_production(
 
     Raises:
         ContainerMissing: A name is neither noted nor that of a container: a slip of the keys is nobody's alarm.
+        OwedUnreadable: What is owed cannot be told to the end; what could be read was brought back, and said.
     """
     with scene(chosen, say=say) as here:
         owners = here.owners()
@@ -64,7 +64,10 @@ def restore_production(
             say("a sweep that runs now has production down, and brings it back itself: `nightsweep cancel` ends it")
         if not any(wiring.lives_here(holder) for holder in here.holders):
             restoring.stop_leftovers(here.hosts(), lives=wiring.lives_here, say=say)
-        return _told(chosen, here.restore(names or dead), say=say)
+        results = _told(chosen, here.restore(names or dead), say=say)
+        if not names:
+            here.whole(results)
+        return results
 
 
 def give_up_production(chosen: Settings, names: tuple[str, ...], *, say: Say) -> None:
@@ -87,6 +90,9 @@ def watch(chosen: Settings, rules: Rules, *, say: Say) -> tuple[Restored, ...]:
     """Bring back what is overdue and whose sweep is dead or hung; engines of such sweeps are stopped first.
 
     A sweep that is not yet due is never disturbed, nor is one whose engine runs now.
+
+    Raises:
+        OwedUnreadable: What is owed cannot be told to the end; what could be read was looked after, and said.
     """
     with scene(chosen, say=say) as here:
         now = wiring.SystemClock().now()
@@ -96,6 +102,7 @@ def watch(chosen: Settings, rules: Rules, *, say: Say) -> tuple[Restored, ...]:
             say(f"{verdict.name} is down: {verdict.why}")
         overdue = [verdict.name for verdict in verdicts if verdict.restore]
         if not overdue:
+            here.whole(())
             return ()
         owners = here.owners()
         hung = {owners[verdict.name] for verdict in verdicts if verdict.hung}
@@ -106,9 +113,12 @@ def watch(chosen: Settings, rules: Rules, *, say: Say) -> tuple[Restored, ...]:
         busy = here.engine_of(working)
         if busy is not None:
             say(f"engine {busy} of a sweep that lives runs now: that sweep brings production back at its end")
+            here.whole(())
             return ()
         restoring.stop_leftovers(here.hosts(), lives=working, say=say)
-        return _told(chosen, here.restore(overdue), say=say)
+        results = _told(chosen, here.restore(overdue), say=say)
+        here.whole(results)
+        return results
 
 
 @dataclass(frozen=True)
@@ -133,19 +143,54 @@ class Scene:
         """Return the hosts that engines of ours may run on."""
         return self.host("process"), self.host("docker")
 
+    def noted(self) -> dict[str, Mapping[str, Any]]:
+        """Return what the file says, and where it does not, the database."""
+        known = {debt.container: _document(debt) for debt in self.owed}
+        return {name: {**known.get(name, {}), **facts} for name, facts in self.mirror.read().items()}
+
+    def whole(self, results: Sequence[Restored]) -> None:
+        """Raise OwedUnreadable, once the results are said, when the file is damaged and the database does not answer."""
+        try:
+            self.mirror.whole()
+        except HostError:
+            for result in results:
+                self.say(f"{result.container} {'serves' if result.serving else 'DOES NOT SERVE'}: {result.detail}")
+            raise
+
+    def mend(self) -> None:
+        """Say what is damaged in the file; with the database there, write it anew from both."""
+        for name, facts in self.mirror.read().items():
+            lost = unreadable(facts)
+            if lost:
+                self.say(
+                    f"of what is noted of {name}, this cannot be read: {', '.join(lost)}; it counts as not recorded"
+                )
+        try:
+            self.mirror.whole()
+        except HostError as error:
+            if self.debts is None:
+                self.say(str(error))
+                return
+            known = {debt.container: _document(debt) for debt in self.owed} | self.noted()
+            with contextlib.suppress(OSError):
+                remains = self.mirror.renew(known)
+                self.say(
+                    f"{error}. The database answers: the file is written anew from it, its remains are in {remains}"
+                )
+
     def owners(self) -> dict[str, str | None]:
         """Return who took each container down that is not known to be back; None where that sweep has ended.
 
         The process that ran a sweep may live on after it: where the database answers, it says who still holds one.
         """
-        owners = {debt.container: debt.owner for debt in self.owed} | restoring.owners(self.mirror.read())
+        owners = {debt.container: debt.owner for debt in self.owed} | restoring.owners(self.noted())
         if self.debts is None:
             return owners
         return {name: owner if owner in self.holders else None for name, owner in owners.items()}
 
     def owing(self) -> tuple[Owing, ...]:
         """Return what is down, with all that tells of its sweep."""
-        noted, owners = self.mirror.read(), self.owners()
+        noted, owners = self.noted(), self.owners()
         over = {debt.container: self.holders.get(debt.owner or "", debt.lease_over) for debt in self.owed}
         found = []
         for record in self.records(sorted(owners)):
@@ -175,7 +220,7 @@ class Scene:
 
     def records(self, names: Sequence[str]) -> tuple[Record, ...]:
         """Return what is recorded of containers, in the file or in the database."""
-        known = {debt.container: debt.record for debt in self.owed} | dict(self.mirror.read())
+        known = {debt.container: debt.record for debt in self.owed} | self.noted()
         return restoring.records_of(known, names)
 
     def restore(self, names: Sequence[str]) -> tuple[Restored, ...]:
@@ -297,14 +342,20 @@ def scene(chosen: Settings, *, say: Say) -> Iterator[Scene]:
     from nightsweep.probe.http_probe import HttpProbe
 
     clock = wiring.SystemClock()
-    with HttpProbe(clock=clock) as probe, wiring.hosts(chosen) as choose, _debts(chosen, say=say) as debts:
+    with HttpProbe(clock=clock) as probe, wiring.hosts(chosen) as choose, owed_by_database(chosen, say=say) as debts:
         helpers = Helpers(host=choose("docker"), probe=probe, clock=clock, say=say)
         here = Scene(mirror=wiring.production_mirror(chosen), host=choose, helpers=helpers, say=say)
         if debts is not None:
             with contextlib.suppress(SweepError):
                 owed = tuple(debt for debt in debts.open() if _is_here(here, debt, box=chosen.box))
                 here = replace(here, debts=debts, owed=owed, holders=debts.holders())
+        here.mend()
         yield here
+
+
+def _document(debt: Debt) -> dict[str, Any]:
+    """Return what the file would say of a debt."""
+    return {**debt.record, "owner": debt.owner, "box_id": debt.box_id, "sweep_id": debt.sweep_id}
 
 
 def _alive(owner: str | None) -> bool | None:
@@ -317,46 +368,9 @@ def _alive(owner: str | None) -> bool | None:
 def _is_here(here: Scene, debt: Debt, *, box: str) -> bool:
     """Whether a debt is of this machine: one database may hold those of several. One whose container is gone, by its box."""
     noted = here.mirror.read().get(debt.container)
-    if noted is not None:
+    if noted is not None and noted.get("box_id") is not None:
         return noted.get("box_id") == debt.box_id
     try:
         return here.host("docker").foreign(debt.container_id).id == debt.container_id
     except HostError:
         return debt.box == box
-
-
-@contextlib.contextmanager
-def _debts(chosen: Settings, *, say: Say) -> Iterator[Debts | None]:
-    """Yield what the database says is owed; None when it does not answer. An embedded one that is down stays down."""
-    if chosen.database_away or (chosen.database_url is None and not _embedded_answers(chosen, say)):
-        yield None
-        return
-    from sqlalchemy.exc import ArgumentError
-
-    from nightsweep.store.debts import Debts
-    from nightsweep.store.migrate import upgrade
-    from nightsweep.store.postgres import connect
-
-    try:
-        engine = connect(chosen.database_url or wiring.cluster(chosen).url(wiring.DATABASE))
-    except (ValueError, ArgumentError):  # never echoed: it may hold a password
-        say("NIGHTSWEEP_DATABASE_URL cannot be read as a database's address: it counts as one that is away")
-        yield None
-        return
-    try:
-        ready = False
-        with contextlib.suppress(SweepError):
-            upgrade(engine)
-            ready = True
-        yield Debts(engine) if ready else None
-    finally:
-        engine.dispose()
-
-
-def _embedded_answers(chosen: Settings, say: Say) -> bool:
-    """Whether the embedded server answers. A home that cannot be read or written has none that does."""
-    try:
-        return wiring.cluster(chosen).alive()
-    except (OSError, SweepError) as error:
-        say(f"the embedded database cannot be asked: {error}")
-        return False

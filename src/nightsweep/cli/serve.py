@@ -50,6 +50,7 @@ def command() -> None:
 
 def _settings() -> Settings:
     """Return the settings. A service that cannot use them cannot serve, and still brings back what is owed before it ends."""
+    from nightsweep.errors import SweepError
     from nightsweep.settings import InvalidSetting
 
     try:
@@ -60,9 +61,12 @@ def _settings() -> Settings:
         def say(text: str) -> None:
             click.echo(text, err=True)
 
-        for result in restore_production(wiring.settings_for_rescue(say), say=say):
-            word = "serves" if result.serving else "DOES NOT SERVE"
-            say(f"{result.container} {word}: {result.detail}")
+        try:
+            for result in restore_production(wiring.settings_for_rescue(say), say=say):
+                word = "serves" if result.serving else "DOES NOT SERVE"
+                say(f"{result.container} {word}: {result.detail}")
+        except SweepError as error:
+            say(str(error))
         raise
 
 

@@ -5,9 +5,10 @@ A record holds no secret. It goes into the database and into the file beside it,
 
 from __future__ import annotations
 
+import math
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -91,18 +92,86 @@ def document(record: Record) -> dict[str, Any]:
 
 def from_document(name: str, read: Mapping[str, Any]) -> Record:
     """Return the record of a document; of one by an earlier version, or a damaged one, what can be read of it."""
-    known = {one.name for one in fields(Record)}
-    given = {key: value for key, value in read.items() if key in known and value is not None}
-    for key in ("entrypoint", "command", "env_names"):
-        if key in given:
-            given[key] = tuple(str(word) for word in given[key])
-    if "ports" in given:
-        given["ports"] = {int(inside): int(outside) for inside, outside in given["ports"].items()}
-    if "ready_timeout" in given:
-        given["ready_timeout"] = Seconds(float(given["ready_timeout"]))
-    if "restore_by" in given:
-        given["restore_by"] = datetime.fromisoformat(given["restore_by"])
-    return Record(**{**given, "name": name})
+    return Record(**{**_fields(read)[0], "name": name})
+
+
+def unreadable(read: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return which of a record's fields a document holds that cannot be read: they count as not recorded."""
+    return _fields(read)[1]
+
+
+def _fields(read: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    given: dict[str, Any] = {}
+    lost: list[str] = []
+    for key, reader in _READERS.items():
+        if read.get(key) is not None:
+            try:
+                given[key] = reader(read[key])
+            except (TypeError, ValueError, AttributeError, OverflowError):
+                lost.append(key)
+    return given, tuple(lost)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise TypeError
+    return tuple(str(word) for word in value)
+
+
+def _table(value: Any) -> dict[str, Any]:
+    return {_text(key): one for key, one in value.items()}
+
+
+def _texts(value: Any) -> dict[str, str]:
+    return {key: _text(one) for key, one in _table(value).items()}
+
+
+def _ports(value: Any) -> dict[int, int]:
+    return {int(inside): int(outside) for inside, outside in value.items()}
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _patience(value: Any) -> Seconds:
+    seconds = float(value)
+    if not 0.0 < seconds < math.inf:
+        raise ValueError
+    return Seconds(seconds)
+
+
+def _moment(value: Any) -> datetime:
+    moment = datetime.fromisoformat(value)
+    if moment.tzinfo is None:
+        raise ValueError
+    return moment
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "id": _text,
+    "image": _text,
+    "image_digest": _text,
+    "entrypoint": _words,
+    "command": _words,
+    "env_names": _words,
+    "restart_policy": _text,
+    "container": _table,
+    "ports": _ports,
+    "compose": _texts,
+    "paused": _flag,
+    "url": _text,
+    "ready_timeout": _patience,
+    "restore_by": _moment,
+}
 
 
 # --- compared, and made again ------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,10 +46,9 @@ def records_of(noted: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> 
 
 
 def noted(mirror: FileMirror) -> tuple[str, ...]:
-    """Return the containers that the file says were taken down."""
-    with contextlib.suppress(OSError):
-        return tuple(sorted(mirror.read()))
-    return ()
+    """Return the containers that the file says were taken down (raises OwedUnreadable when that cannot be told)."""
+    mirror.whole()
+    return tuple(sorted(mirror.read()))
 
 
 def owners(noted: Mapping[str, Mapping[str, Any]]) -> dict[str, str | None]:

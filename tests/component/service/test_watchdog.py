@@ -86,3 +86,44 @@ def test_a_database_address_that_only_its_driver_can_refuse_counts_as_a_database
     assert "NIGHTSWEEP_DATABASE_URL" in command.said
     assert "secret" not in command.said
     assert "Traceback" not in command.said
+
+
+@pytest.mark.parametrize(
+    ("damaged", "named"),
+    [
+        ('{"pr', "no name can be read"),
+        ("[]", "no name can be read"),
+        ('{"prod": {"ready_timeout": 0.1}, "oth', "still names prod"),
+    ],
+)
+def test_a_damaged_file_without_a_database_is_never_taken_for_nothing_owed(
+    tmp_path: Path, environ: dict[str, str], damaged: str, named: str
+) -> None:
+    file = tmp_path / "production.json"
+    file.write_text(damaged)
+    for words in (("restore",), ("watchdog", "--once")):
+        with running(*words, environ=environ, folder=tmp_path) as command:
+            assert command.end() == 1, command.said
+        assert named in command.said
+        assert str(file) in command.said
+        assert "`nightsweep restore NAME`" in command.said
+        assert "Traceback" not in command.said
+        assert ("prod DOES NOT SERVE" in command.said) == ("prod" in named)
+    with running("watchdog", "--every", "100ms", environ=environ, folder=tmp_path) as command:
+        command.wait_for(named)
+        until(lambda: (tmp_path / "watchdog.beat").exists())
+        command.send(signal.SIGTERM)
+        assert command.end() == 0, command.said
+    assert file.read_text() == damaged
+
+
+def test_a_field_that_cannot_be_read_is_told_and_the_container_still_brought_back(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    record = {"name": "prod", "ready_timeout": 0.1, "ports": "x", "restore_by": "noon"}
+    (tmp_path / "production.json").write_text(json.dumps({"prod": record}))
+    with running("restore", environ=environ, folder=tmp_path) as command:
+        assert command.end() == 1, command.said
+    assert "noted of prod, this cannot be read: ports, restore_by" in " ".join(command.said.split())
+    assert "prod DOES NOT SERVE" in command.said
+    assert "Traceback" not in command.said

@@ -46,7 +46,7 @@ class Scenery:
 
     def taken_down(self, *, owner: str = OWNER, ended: bool = True) -> None:
         night = a_night(self.store, owner=owner, box=a_box("box-a"))
-        self.store.open_intent(night.lease, a_production(GONE), restore_by=None)
+        self.store.open_intent(night.lease, a_production(GONE), restore_by=None, record={"image": "vllm/vllm-openai"})
         facts = {"owner": owner, "box_id": night.lease.box_id, "sweep_id": night.sweep_id}
         self.mirror.write(GONE, facts)
         if ended:
@@ -105,3 +105,20 @@ def test_one_that_only_the_file_knows_is_told_as_an_event_of_no_sweep(scenery: S
     here.close("lost", here.gone("lost"), event=scenery.store.event)
     assert scenery.mirror.read() == {}
     assert "production_given_up" in [event.kind for event in queries.events(None, limit=5)]
+
+
+def test_with_the_database_there_a_damaged_file_is_written_anew_from_it(scenery: Scenery, tmp_path: Path) -> None:
+    scenery.taken_down()
+    file = tmp_path / "production.json"
+    file.write_text('{"vll')
+    here = scenery.now()
+    here.mend()
+    here.whole(())
+    assert list(scenery.mirror.read()) == [GONE]
+    (record,) = here.records([GONE])
+    assert record.image is not None
+    assert (tmp_path / "production.damaged").read_text() == '{"vll'
+    assert "written anew" in scenery.said[-1]
+    file.write_text(f'{{"{GONE}": {{"own')
+    here = scenery.now()
+    assert here.records([GONE])[0].image == record.image, "what the file has lost, the database has"
