@@ -9,11 +9,12 @@ from decimal import Decimal
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import aggregate_order_by, insert
 
 from nightsweep.analysis.comparing import flat
 from nightsweep.analysis.premises import (
     CONFIG,
+    SAME_QUESTION,
     WEIGHTS,
     Accepted,
     CellEvidence,
@@ -48,9 +49,6 @@ from nightsweep.store.session import Patient
 from nightsweep.units import Seconds
 
 T = TypeVar("T")
-
-NEWER_SWEEPS = 50
-"""Newest sweeps that are looked through for another drafting rule."""
 
 
 class Decisions:
@@ -299,25 +297,39 @@ def _imported(sweep: sa.Column[Any]) -> sa.ColumnElement[bool]:
 
 
 def _newer(connection: sa.Connection, decision: Decision) -> list[Drafting]:
-    """Return the configs of sweeps on the box that came after the decision's, newest sweep first.
+    """Return the configs of the decision's question in sweeps on the box that came after its own, newest sweep first.
 
+    Of sweeps with the same ones, the newest: nights of other questions and repeated ones take no place, however many there are.
     An imported one came when it was measured, as far as its files say, and not when it was imported.
     """
+    chosen = connection.scalar(sa.select(configs.c.doc).where(configs.c.hash == decision.chosen)) or {}
     decided_on = sa.select(sweeps.c.started_at).where(sweeps.c.id == decision.sweep_id).scalar_subquery()
     after = sa.or_(~_imported(sweeps.c.id), sweeps.c.started_at >= sa.func.coalesce(decided_on, sweeps.c.started_at))
-    newer = (
-        sa.select(sweeps.c.id, sweeps.c.name)
+    by_sweep = (
+        sa.select(sweeps.c.id, sa.func.array_agg(aggregate_order_by(configs.c.id, configs.c.id)).label("configs"))
         .join(boxes, boxes.c.id == sweeps.c.box_id)
-        .where(sweeps.c.id > decision.sweep_id, after)
+        .join(sweep_configs, sweep_configs.c.sweep_id == sweeps.c.id)
+        .join(configs, configs.c.id == sweep_configs.c.config_id)
+        .where(sweeps.c.id > decision.sweep_id, after, *_of_its_question(chosen))
         .where(boxes.c.name == decision.box, boxes.c.simulated == decision.simulated)
-        .order_by(sweeps.c.id.desc())
-        .limit(NEWER_SWEEPS)
+        .group_by(sweeps.c.id)
         .subquery()
     )
+    newest = sa.select(sa.func.max(by_sweep.c.id)).group_by(by_sweep.c.configs)
+    newer = sa.select(sweeps.c.id, sweeps.c.name).where(sweeps.c.id.in_(newest)).subquery()
     wanted = (
         sa.select(newer.c.id, newer.c.name, sweep_configs.c.name.label("config"), configs.c.doc)
         .join(sweep_configs, sweep_configs.c.sweep_id == newer.c.id)
         .join(configs, configs.c.id == sweep_configs.c.config_id)
+        .where(*_of_its_question(chosen))
         .order_by(newer.c.id.desc(), sweep_configs.c.position)
     )
     return [Drafting(row.id, row.name, row.config, settings_of(row.doc)) for row in connection.execute(wanted)]
+
+
+def _of_its_question(chosen: Mapping[str, Any]) -> list[sa.ColumnElement[bool]]:
+    """Return that a config is of the chosen one's question."""
+    settings = flat(chosen)
+    return [
+        configs.c.doc[tuple(key.split("."))].astext.is_not_distinct_from(settings.get(key)) for key in SAME_QUESTION
+    ]

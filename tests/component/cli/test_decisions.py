@@ -518,3 +518,20 @@ def test_nothing_is_decided_without_a_window_of_the_chosen_config(desk: Desk) ->
     answer = desk.call(decide, "dflash2-depth", "--choose", "DFlash2 k=6", "--fallback", "MTP k=3")
     assert answer.exit_code == 2
     assert "DFlash2 k=" in answer.output
+
+
+def test_a_decision_stays_questioned_through_any_number_of_later_nights(desk: Desk) -> None:
+    decided = desk.depth()
+    desk.five_is_the_block("--at", "c=1")
+    desk.rule()
+    elsewhere = NEW_RULE.replace("Qwen3.8-27B-NVFP4", "another")
+    for night in range(51):
+        given = elsewhere if night else FILE  # once, what was decided is measured again
+        enter(desk.store, given.replace("name: d", f"name: night-{night}-d", 1), {}, box=BOX, prompts_hash=PROMPTS)
+    drafting = {"config.speculative.draft_sample_method", "config.speculative.rejection_sample_method"}
+    assert set(desk.changed()) == drafting
+    found = Decisions(desk.engine).now(Decisions(desk.engine).get(1)).newer
+    assert {one.settings["model"] for one in found} == {"unsloth/Qwen3.8-27B-NVFP4"}
+    again = enter(desk.store, NEW_RULE.replace("drafting-rule", "again"), {}, box=BOX, prompts_hash=PROMPTS)
+    newer = {one.sweep_id for one in Decisions(desk.engine).now(Decisions(desk.engine).get(1)).newer}
+    assert (again in newer, decided in newer, len(newer)) == (True, False, 2), "one for each set of configs"

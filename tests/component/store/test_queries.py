@@ -477,7 +477,7 @@ def test_what_was_taken_down_is_read_with_when_it_went_when_it_came_back_and_wha
     assert queries.productions(night.sweep_id + 1) == []
 
 
-def test_what_production_had_served_is_kept_with_its_intent_and_the_first_count_stays(
+def test_what_production_had_served_is_kept_with_its_intent_and_a_first_reason_stays(
     store: PostgresStore, queries: Queries
 ) -> None:
     night = a_night(store)
