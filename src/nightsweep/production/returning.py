@@ -24,6 +24,8 @@ from nightsweep.production.record import Record, differences, made_again
 from nightsweep.units import MonotonicSeconds, Seconds
 
 POLL = Seconds(0.5)
+AGAIN = Seconds(60.0)
+"""After which what is waited for is said again."""
 HURRIED = Seconds(20.0)
 """How long production is still waited for once whoever waits is told to end: a service has 60 s to stop, engine and all."""
 
@@ -105,12 +107,13 @@ class _Patience:
         self._record = record
         self._begun = helpers.clock.monotonic()
         self._hurried: MonotonicSeconds | None = None
+        self._told, self._told_at = "", self._begun
 
     def waited(self) -> float:
         return self._helpers.clock.monotonic() - self._begun
 
     def wait(self, missing: str) -> None:
-        """Wait a moment.
+        """Wait a moment. What is missing, and for how long it is waited for at most, is said at once, and each minute.
 
         Raises:
             ProductionNotRestored, ProductionComing: There is no more time.
@@ -122,7 +125,15 @@ class _Patience:
             raise ProductionNotRestored(name=name, reason=f"{missing}, {self.waited():.0f} s after its start")
         if self._hurried is not None and now - self._hurried >= HURRIED:
             raise ProductionComing(name=name, waited=self.waited(), missing=missing)
+        if missing != self._told or now - self._told_at >= AGAIN:
+            self._say(missing)
+            self._told, self._told_at = missing, now
         self._helpers.clock.sleep(POLL)
+
+    def _say(self, missing: str) -> None:
+        waited, limit = self.waited(), self._record.ready_timeout
+        most = f"for {limit:.0f} s at most" if waited < 1.0 else f"for {waited:.0f} s now, {limit:.0f} s at most"
+        self._helpers.say(f"waiting for {self._record.name}, {most}: {missing}")
 
 
 def _start(record: Record, helpers: Helpers, patience: _Patience) -> bool:
@@ -141,7 +152,6 @@ def _start(record: Record, helpers: Helpers, patience: _Patience) -> bool:
 
 
 def _until_proven(record: Record, helpers: Helpers, patience: _Patience) -> tuple[ForeignContainer, Asked]:
-    told = ""
     while True:
         try:
             found = helpers.host.foreign(record.name)
@@ -153,7 +163,4 @@ def _until_proven(record: Record, helpers: Helpers, patience: _Patience) -> tupl
         asked = ask(door_of(found, url=record.url), helpers.probe)
         if asked.missing is None:
             return found, asked
-        if asked.missing != told:
-            told = asked.missing
-            helpers.say(f"waiting for {record.name}: {told}")
         patience.wait(asked.missing)

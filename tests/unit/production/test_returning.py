@@ -186,3 +186,24 @@ def test_who_is_told_to_end_waits_a_moment_more_and_leaves_it_starting() -> None
         box.back(hurried=lambda: box.clock.monotonic() >= 1100.0)
     assert 100.0 + HURRIED <= box.clock.monotonic() - 1000.0 <= 102.0 + HURRIED + 5.0
     assert box.host.foreigners["prod"].running
+
+
+def test_a_docker_that_is_away_is_said_at_once_and_each_minute_with_the_limit() -> None:
+    box, said = Box(), list[tuple[float, str]]()
+
+    def foreign(name: str) -> Any:
+        raise DockerUnavailable(reason="no socket")
+
+    box.host.foreign = foreign  # type: ignore[method-assign]
+    began = float(box.clock.monotonic())
+    helpers = Helpers(
+        host=box.host,
+        probe=box.probe,
+        clock=box.clock,
+        say=lambda text: said.append((float(box.clock.monotonic()) - began, text)),
+    )
+    with pytest.raises(ProductionNotRestored, match="Docker Engine does not answer"):
+        bring_back(Record("prod", ready_timeout=Seconds(150.0)), helpers)
+    assert [round(at) for at, _ in said] == [0, 60, 120]
+    assert said[0][1].startswith("waiting for prod, for 150 s at most: the Docker Engine does not answer (no socket)")
+    assert "for 60 s now, 150 s at most" in said[1][1]
