@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from nightsweep.analysis import text
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.plan.nights import in_words
-from nightsweep.plan.queue import Scheduled, comes_next, waiting
+from nightsweep.plan.queue import Scheduled, comes_next, is_due, waiting
 
 NOTE_AT_MOST = 44
 """Characters of why a night ended as it did in the table of schedules; `--json` and the events say it whole."""
@@ -64,7 +64,7 @@ def _row(row: Scheduled, *, now: datetime, left: Left | None, with_left: bool) -
         text.printable(row.name),
         f"{in_words(row.when)}, {row.when.timezone}" if row.when.cron else in_words(row.when),
         next_said(row, now=now),
-        row.when.until or text.ABSENT,
+        _until(row),
         str(row.when.priority),
         last_night(row),
     ]
@@ -75,13 +75,23 @@ def _row(row: Scheduled, *, now: datetime, left: Left | None, with_left: bool) -
     return Row(tuple(values), mark=mark)
 
 
+def _until(row: Scheduled) -> str:
+    """Return the end of its nights; with its zone where no cron says that."""
+    if row.when.until is None:
+        return text.ABSENT
+    return row.when.until if row.when.cron else f"{row.when.until} {row.when.timezone}"
+
+
 def next_said(row: Scheduled, *, now: datetime) -> str:
     """Return when it starts next, in the schedule's own zone; or what is the case now."""
     if row.under_way:
-        return "its run is gone: `nightsweep serve` sees to it" if row.lost else "runs now"
+        return "its run is over: `nightsweep serve` sees to it" if row.lost else "runs now"
     if row.paused:
         return "paused"
     if row.queued:
+        again = None if row.night is None or is_due(row.night, now=now) else row.night.retry_at
+        if again is not None:
+            return f"is tried again {again.astimezone(ZoneInfo(row.when.timezone)):%H:%M:%S %Z}"
         return "waits for its turn"
     start = comes_next(row, now=now)
     if start is None:

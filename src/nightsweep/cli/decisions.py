@@ -20,7 +20,7 @@ from nightsweep.plan.model import SweepPlan
 if TYPE_CHECKING:
     from nightsweep.analysis.shipping import Shipped
 
-_ID = click.argument("decision_id", metavar="ID", type=click.IntRange(min=1))
+_ID = click.argument("decision_id", metavar="ID", type=click.IntRange(min=1, max=2**63 - 1))
 _OUTPUT = click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write here, not to stdout."
 )

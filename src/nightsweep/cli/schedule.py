@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,14 +9,16 @@ from typing import TYPE_CHECKING
 import click
 
 from nightsweep import wiring
+from nightsweep.cli.schedule_options import Given, merged, one_of, refuse_together
 from nightsweep.errors import NotFound, PlanError, SweepPaused
+from nightsweep.plan.quantities import MOST_PRIORITY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from nightsweep.analysis.schedules import Left
     from nightsweep.analysis.values import SweepRow
-    from nightsweep.plan.model import Schedule, SweepPlan
+    from nightsweep.plan.model import SweepPlan
     from nightsweep.plan.queue import Scheduled
     from nightsweep.settings import Settings
     from nightsweep.store.queries import Queries
@@ -42,17 +43,6 @@ class StillPaused(PlanError):
     summary = "schedule {name!r} is paused, and --now would start nothing: `nightsweep schedule --resume {name}` first"
 
 
-@dataclass(frozen=True)
-class Given:
-    """What was given on the command line; None takes the file's, else the stored schedule's own."""
-
-    cron: str | None
-    timezone: str | None
-    until: str | None
-    priority: int | None
-    name: str | None
-
-
 @click.command(name="schedule")
 @click.argument("target", metavar="[FILE|NAME]", required=False)
 @click.option("--cron", metavar="CRON", help='When it starts: five fields, such as "30 22 * * *".')
@@ -60,9 +50,13 @@ class Given:
     "--timezone", metavar="ZONE", help="Whose clock cron and --until mean, such as Europe/Amsterdam; else UTC."
 )
 @click.option("--until", metavar="HH:MM|never", help="When production must serve again, every night.")
-@click.option("--priority", type=int, help="Of several that are due the highest runs first; 0 by default.")
+@click.option(
+    "--priority",
+    type=click.IntRange(-MOST_PRIORITY, MOST_PRIORITY),
+    help="Of several that are due the highest runs first; 0 by default.",
+)
 @click.option("--name", metavar="NAME", help="What the schedule is called; else the sweep's own name.")
-@click.option("--now", "now", is_flag=True, help="Start it once, as soon as the box is free.")
+@click.option("--now", "now", is_flag=True, help="Start it once, as soon as the box is free; with the options above.")
 @click.option("--pause", "pause", is_flag=True, help="Start it no more; what runs goes on.")
 @click.option("--resume", "resume", is_flag=True, help="Start it again; at once while its night lasts.")
 @click.option("--remove", "remove", is_flag=True, help="Take the schedule away; what it measured stays.")
@@ -95,11 +89,8 @@ def command(
       nightsweep schedule --list
     """
     given = Given(cron=cron, timezone=timezone, until=until, priority=priority, name=name)
-    action = _one_of({"now": now, "pause": pause, "resume": resume, "remove": remove, "list": listing})
-    if target is None and action not in (None, "list"):
-        raise click.UsageError(f"--{action} needs a schedule's name: `nightsweep schedule --list` shows them")
-    if as_json and (target is not None or action not in (None, "list")):
-        raise click.UsageError("--json is for the list: `nightsweep schedule --list --json`")
+    action = one_of({"now": now, "pause": pause, "resume": resume, "remove": remove, "list": listing})
+    refuse_together(target, action, given, as_json=as_json)
     chosen = wiring.settings()
     with wiring.open_schedules(chosen) as schedules:
         if target is None or action == "list":
@@ -109,15 +100,7 @@ def command(
         elif action is None or (action == "now" and _is_file(target)):
             _put(chosen, schedules, target, given, now=action == "now")
         else:
-            _act(chosen, schedules, target, action)
-
-
-def _one_of(actions: dict[str, bool]) -> str | None:
-    """Return what is to be done (raises UsageError where two things are asked for at once)."""
-    asked = [name for name, wanted in actions.items() if wanted]
-    if len(asked) > 1:
-        raise click.UsageError(f"{' and '.join(f'--{name}' for name in sorted(asked))} are two wishes: give one")
-    return asked[0] if asked else None
+            _act(chosen, schedules, target, action, given)
 
 
 def _is_file(target: str) -> bool:
@@ -137,48 +120,57 @@ def _change(chosen: Settings, schedules: Schedules, name: str, given: Given) -> 
         raise NotFound(
             what=f"file {name!r}", hint=f"there is no such file{there}; `nightsweep schedule FILE` makes one"
         )
-    if given == Given(None, None, None, None, None):
-        _tell(chosen, row, done="unchanged")
+    if not given.names():
+        _tell(chosen, row, given, done="unchanged")
         return
+    _tell(chosen, _changed(chosen, schedules, row, given, once_at=None), given, done="changed")
+
+
+def _changed(
+    chosen: Settings, schedules: Schedules, row: Scheduled, given: Given, *, once_at: datetime | None
+) -> Scheduled:
+    """Store what was given for a schedule that is there; return it as it is then."""
     if given.name is not None:
         raise click.UsageError("--name is for a FILE: a schedule keeps its name")
     schedules.put(
-        _merged(given, None, row.when),
+        merged(given, None, row.when),
         box=chosen.box,
         name=row.name,
         file_text=row.file_text,
         source=row.source,
         base=row.base,
         at=datetime.now(UTC),
-        once_at=None,
+        once_at=once_at,
     )
-    _tell(chosen, _find(schedules.all(chosen.box), name, box=chosen.box), done="changed")
+    return _find(schedules.all(chosen.box), row.name, box=chosen.box)
 
 
-def _act(chosen: Settings, schedules: Schedules, target: str, action: str) -> None:
+def _act(chosen: Settings, schedules: Schedules, target: str, action: str, given: Given) -> None:
     row = _find(schedules.all(chosen.box), target, box=chosen.box)
     if action == "remove":
         schedules.remove(row.id)
         goes_on = "; its run goes on (`nightsweep cancel` ends it)" if row.under_way and not row.lost else ""
         click.echo(f"schedule {row.name} is removed{goes_on}; what it measured stays")
     elif action == "now":
-        _start_once(chosen, schedules, row)
+        _start_once(chosen, schedules, row, given)
     else:
         schedules.set_paused(row.id, paused=action == "pause")
-        _tell(chosen, _find(schedules.all(chosen.box), row.name, box=chosen.box), done=f"{action}d")
+        _tell(chosen, _find(schedules.all(chosen.box), row.name, box=chosen.box), given, done=f"{action}d")
 
 
-def _start_once(chosen: Settings, schedules: Schedules, row: Scheduled) -> None:
+def _start_once(chosen: Settings, schedules: Schedules, row: Scheduled, given: Given) -> None:
     if row.paused:
         raise StillPaused(name=row.name)
     _refuse_paused_sweep(chosen, _plan_of(row))
     if row.under_way:
-        gone = "has a run that is gone: `nightsweep serve` sees to it, and starts it again while its night lasts"
+        if given.names():
+            _tell(chosen, _changed(chosen, schedules, row, given, once_at=None), given, done="changed")
+        over = "has a run that is over: `nightsweep serve` sees to it, and starts it again while its night lasts"
         runs = "runs already: `nightsweep status` shows how far it is"
-        click.echo(f"schedule {row.name} {gone if row.lost else runs}")
+        click.echo(f"schedule {row.name} {over if row.lost else runs}")
         return
-    schedules.start_once(row.id, at=datetime.now(UTC))
-    _tell(chosen, _find(schedules.all(chosen.box), row.name, box=chosen.box), done="to be started once")
+    started = _changed(chosen, schedules, row, given, once_at=datetime.now(UTC))
+    _tell(chosen, started, given, done="to be started once")
 
 
 def _plan_of(row: Scheduled) -> SweepPlan:
@@ -221,7 +213,7 @@ def _put(chosen: Settings, schedules: Schedules, file: str, given: Given, *, now
     plan, _ = wiring.load_plan(text, source=file, base=base)  # a mistake is told now, not at night
     name = given.name or plan.name
     known = next((row for row in schedules.all(chosen.box) if row.name == name), None)
-    when = _merged(given, plan.schedule, None if known is None else known.when)
+    when = merged(given, plan.schedule, None if known is None else known.when)
     if when.cron is None and not now:
         raise NoStart(name=name, source=file)
     if now and known is not None and known.paused:
@@ -234,57 +226,22 @@ def _put(chosen: Settings, schedules: Schedules, file: str, given: Given, *, now
     row = schedules.put(
         when, box=chosen.box, name=name, file_text=text, source=source, base=str(base), at=at, once_at=once
     )
-    _tell(chosen, row, done="changed" if known is not None else "made")
-    if when.cron is not None and given.timezone is None and when.timezone == "UTC":
-        click.echo('its times are UTC: give --timezone (such as "Europe/Amsterdam") for another clock', err=True)
+    _tell(chosen, row, given, done="changed" if known is not None else "made")
 
 
-def _merged(given: Given, of_file: Schedule | None, stored: Schedule | None) -> Schedule:
-    """Return what is scheduled: as given, else as the file's section says, else as it was."""
-    from nightsweep.plan.model import Schedule
-    from nightsweep.plan.quantities import clock_time, cron, zone
-
-    file, kept = of_file or Schedule(), stored or Schedule()
-    own_zone = file.cron is not None or file.timezone != Schedule.timezone
-    until = file.until or kept.until
-    if given.until is not None:
-        until = None if given.until == "never" else _read(clock_time, given.until, option="--until")
-    return Schedule(
-        cron=_read(cron, given.cron, option="--cron") if given.cron is not None else file.cron or kept.cron,
-        timezone=_read(zone, given.timezone, option="--timezone")
-        if given.timezone is not None
-        else (file if own_zone else kept).timezone,
-        until=until,
-        priority=given.priority if given.priority is not None else file.priority or kept.priority,
-    )
-
-
-def _read(reader: Callable[[object], str], value: str, *, option: str) -> str:
-    from nightsweep.plan.mistakes import Refused
-
-    try:
-        return reader(value)
-    except Refused as refused:
-        said = ". ".join(filter(None, (f"found {value!r}; give {refused.allowed}", refused.remedy)))
-        raise click.BadParameter(said, param_hint=option) from None
-
-
-def _tell(chosen: Settings, row: Scheduled, *, done: str) -> None:
+def _tell(chosen: Settings, row: Scheduled, given: Given, *, done: str) -> None:
     """Say what a schedule is now, when it starts next, and whether anything is there to start it."""
     from nightsweep.analysis.schedules import next_said
-    from nightsweep.plan.nights import in_words, long_night, night_of
-    from nightsweep.plan.queue import comes_next
+    from nightsweep.cli.schedule_said import doubts, night_at_hand, schedule_said
 
-    when = f"{in_words(row.when)} ({row.when.timezone})" if row.when.cron else in_words(row.when)
-    end = f", until {row.when.until}" if row.when.until else ", without an end"
-    priority = f", priority {row.when.priority}" if row.when.priority else ""
-    click.echo(f"schedule {row.name} is {done}: {when}{end}{priority}")
     now = datetime.now(UTC)
+    click.echo(f"schedule {row.name} is {done}: {schedule_said(row.when)}")
     click.echo(f"next start: {next_said(row, now=now)}")
-    start = None if row.paused else comes_next(row, now=now)
-    long = None if start is None else long_night(start, night_of(row.when, start=start), zone=row.when.timezone)
-    if long is not None:
-        click.echo(f"a long night: {long}; is --until what you mean?", err=True)
+    if done == "changed":
+        for line in night_at_hand(row, now=now):
+            click.echo(line)
+    for line in doubts(row, now=now, zone_given=given.timezone is not None):
+        click.echo(line, err=True)
     if not _served(chosen):
         click.echo(
             f"nothing serves box {chosen.box} now, and nothing starts before it does: run `nightsweep serve` "

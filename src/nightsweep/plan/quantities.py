@@ -40,15 +40,24 @@ def truth(value: Any) -> bool:
     raise Refused("true or false", remedy=f"Did you mean {meant}?" if meant else "")
 
 
-def whole(*, least: int) -> Reader:
-    """Return a reader of whole numbers from `least` on."""
+MOST_WHOLE = 2**31 - 1
+"""What the database keeps as a whole number at most."""
+MOST_PRIORITY = 1000
+"""A schedule's priority lies between this and its negative."""
+
+
+def whole(*, least: int, most: int = MOST_WHOLE) -> Reader:
+    """Return a reader of whole numbers from `least` to `most`."""
     allowed = {0: "whole numbers >= 0", 1: "whole numbers > 0"}.get(least, f"whole numbers >= {least}")
+    limits = allowed if most >= MOST_WHOLE else f"whole numbers from {least} to {most}"
 
     def read(value: Any) -> int:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise Refused(allowed, remedy=number_meant(value))
+            raise Refused(limits, remedy=number_meant(value))
+        if value > most:
+            raise Refused(f"whole numbers from {least} to {most}")
         return value
 
     return read

@@ -135,7 +135,7 @@ class SamplingIn(Section):
     max_tokens: Positive = 1024
     ignore_eos: Truth = False
     min_tokens: Positive = None
-    seed: Annotated[Any, BeforeValidator(quantities.whole(least=0))] = None
+    seed: Annotated[Any, BeforeValidator(quantities.whole(least=0, most=2**63 - 1))] = None
 
 
 class PrefillIn(Section):
@@ -185,7 +185,7 @@ class ProbeIn(Section):
     repeats: Annotated[Any, BeforeValidator(_repeats)] = 3
     boots: Positive = 1
     prompts: Annotated[Any, BeforeValidator(_prompts)] = "code"
-    prompt_seed: Annotated[Any, BeforeValidator(quantities.whole(least=0))] = 20260101
+    prompt_seed: Annotated[Any, BeforeValidator(quantities.whole(least=0, most=2**63 - 1))] = 20260101
     api: Annotated[Any, BeforeValidator(quantities.choice("chat", "completions", "generate"))] = "chat"
     through: Annotated[Any, BeforeValidator(quantities.url_v1)] = None
     api_key: SecretIn = None
@@ -205,7 +205,9 @@ class ScheduleIn(Section):
     cron: Annotated[Any, BeforeValidator(quantities.cron)] = None
     timezone: Annotated[Any, BeforeValidator(quantities.zone)] = "UTC"
     until: Annotated[Any, BeforeValidator(quantities.clock_time)] = None
-    priority: Annotated[Any, BeforeValidator(quantities.whole(least=-1000))] = 0
+    priority: Annotated[
+        Any, BeforeValidator(quantities.whole(least=-quantities.MOST_PRIORITY, most=quantities.MOST_PRIORITY))
+    ] = 0
 
 
 class ProductionIn(Section):

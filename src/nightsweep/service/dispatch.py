@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from nightsweep.analysis.schedules import local
 from nightsweep.plan import queue
 from nightsweep.plan.nights import night_of
 from nightsweep.plan.queue import Carried, Ending, Night, NightEvent, Scheduled
@@ -207,7 +208,10 @@ class Dispatcher:
             "begin_by": (now + queue.LATEST if end is None else end).isoformat(),
         }
         run = self._runs.ask(parameters, key=queue.key_of(row))
-        self._move(row, replace(night, prefect_run=run.id), now)
+        note = (
+            None if end is None else f"until {local(end, zone=row.when.timezone)}"
+        )  # the schedule's may be changed later
+        self._move(row, replace(night, prefect_run=run.id, note=note), now)
 
     # --- what is under way
 
@@ -240,7 +244,7 @@ class Dispatcher:
     def _note_running(self, row: Scheduled, night: Night, carried: Carried, now: datetime) -> None:
         if (night.state, night.sweep_id) == (queue.RUNNING, carried.sweep_id):
             return
-        running = replace(night, state=queue.RUNNING, sweep_id=carried.sweep_id, note=None)
+        running = replace(night, state=queue.RUNNING, sweep_id=carried.sweep_id)
         told = NightEvent("night_started", f"schedule {row.name}: sweep {carried.sweep_id} runs")
         self._move(row, running, now, told=told)
 

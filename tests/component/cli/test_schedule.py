@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from nightsweep.cli.cancel import command as cancel
 from nightsweep.cli.schedule import command
 from nightsweep.errors import NotFound, PlanError, SweepPaused
 from nightsweep.plan.model import Schedule
-from nightsweep.plan.queue import Night, Scheduled
+from nightsweep.plan.queue import QUEUED, RUNNING, Night, Scheduled
 from nightsweep.ports import BoxFacts
 from nightsweep.store.postgres import PostgresStore, connect
 from nightsweep.store.schedules import Schedules
@@ -103,6 +103,8 @@ def test_a_start_that_nothing_names_is_an_error_that_says_what_to_do(call: Call,
         ("--cron", "0 0 30 2 *", "five fields"),
         ("--timezone", "Europe/Amsterdm", "Did you mean `Europe/Amsterdam`?"),
         ("--until", "25:00", "a time of day"),
+        ("--priority", "99999999999999", "-1000<=x<=1000"),
+        ("--priority", "-1001", "-1000<=x<=1000"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused(call: Call, tmp_path: Path, option: str, value: str, says: str) -> None:
@@ -233,3 +235,102 @@ def test_a_sweep_that_waits_in_the_queue_is_said_to_be_kept_off_by_its_schedule(
     error = call("depth", of=cancel).exception
     assert isinstance(error, NotFound)
     assert "`nightsweep schedule --pause depth`" in str(error)
+
+
+@pytest.fixture
+def at_night(database_url: str, kept: Kept) -> Callable[[Night], None]:
+    def put(night: Night) -> None:
+        engine = connect(database_url)
+        assert Schedules(engine).move(kept()["depth"], night, at=datetime.now(UTC))
+        engine.dispose()
+
+    return put
+
+
+AtNight = Callable[[Night], None]
+
+
+def test_another_end_is_said_not_to_be_that_of_the_night_that_runs(
+    call: Call, kept: Kept, at_night: AtNight, tmp_path: Path
+) -> None:
+    call(a_sweep(tmp_path), "--cron", "30 22 * * *", "--until", "07:00")
+    ends = "until Tue 2026-12-01 07:00 UTC"
+    at_night(Night(datetime.now(UTC), RUNNING, note=ends, prefect_run="run-1", runs=1))
+    said = call("depth", "--until", "06:30").stdout
+    assert f"the night that runs keeps its end, {ends}: what is changed counts from the next start" in said
+    assert "`nightsweep cancel depth`" in said
+    assert f"running ({ends})" in call().output
+    assert kept()["depth"].when.until == "06:30"
+
+
+def test_a_night_that_waits_is_said_to_end_by_the_new_end(call: Call, at_night: AtNight, tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    call(a_sweep(tmp_path), "--cron", "0 0 1 1 *", "--until", f"{now + timedelta(hours=2):%H:%M}")
+    at_night(Night(now, QUEUED))
+    end = now + timedelta(hours=1)
+    result = call("depth", "--until", f"{end:%H:%M}")
+    assert f"the night that waits ends by then, too: {end:%a %Y-%m-%d %H:%M} UTC" in result.output
+    assert "a long night" not in result.output
+    late = call("depth", "--until", f"{now - timedelta(minutes=2):%H:%M}")
+    assert "a long night: it would end" in late.stderr
+
+
+def test_a_night_that_waits_and_is_over_by_the_new_end_is_said_to_be(
+    call: Call, at_night: AtNight, tmp_path: Path
+) -> None:
+    now = datetime.now(UTC)
+    call(a_sweep(tmp_path), "--cron", "0 0 1 1 *", "--until", f"{now + timedelta(hours=2):%H:%M}")
+    at_night(Night(now - timedelta(hours=1), QUEUED))
+    said = call("depth", "--until", f"{now - timedelta(minutes=10):%H:%M}").output
+    assert "the night that waits is over by that" in said
+
+
+def test_an_end_is_said_with_its_zone_also_without_a_cron(call: Call, tmp_path: Path) -> None:
+    result = call("--now", a_sweep(tmp_path), "--until", "12:17")
+    assert "by hand, until 12:17 (UTC)" in result.stdout
+    assert "its times are UTC" in result.stderr
+    result = call("depth", "--timezone", "Asia/Tokyo")
+    assert "by hand, until 12:17 (Asia/Tokyo)" in result.stdout
+    assert "its times are UTC" not in result.stderr
+    assert "12:17 Asia/Tokyo" in " ".join(call().output.split())
+
+
+def test_a_start_by_hand_takes_an_end_and_a_priority_for_a_name_as_for_a_file(
+    call: Call, kept: Kept, tmp_path: Path
+) -> None:
+    call(a_sweep(tmp_path), "--cron", "30 22 * * *")
+    result = call("--now", "depth", "--until", "11:30", "--priority", "1")
+    assert "until 11:30, priority 1" in result.output
+    assert "next start: at once" in result.output
+    row = kept()["depth"]
+    assert (row.when.until, row.when.priority, row.once_at is None) == ("11:30", 1, False)
+    assert call("--now", "depth", "--name", "other").exit_code == 2
+    assert call("--now", "depth", "--cron", "rubbish").exit_code == 2
+
+
+@pytest.mark.parametrize("action", ["--pause", "--resume", "--remove"])
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--cron", "rubbish"), ("--until", "07:00"), ("--timezone", "UTC"), ("--priority", "7"), ("--name", "other")],
+)
+def test_options_that_would_be_dropped_are_refused(
+    call: Call, kept: Kept, tmp_path: Path, action: str, option: str, value: str
+) -> None:
+    call(a_sweep(tmp_path), "--cron", "30 22 * * *")
+    before = kept()["depth"]
+    result = call(action, "depth", option, value)
+    assert result.exit_code == 2
+    assert f"{action} and {option} cannot go together" in result.output
+    assert kept()["depth"] == before
+
+
+@pytest.mark.parametrize("words", [("--list", "depth"), ("--list", "--until", "07:00"), ("--priority", "3")])
+def test_a_list_takes_neither_a_name_nor_a_change(call: Call, words: tuple[str, ...]) -> None:
+    assert call(*words).exit_code == 2
+
+
+def test_a_night_that_is_to_be_made_again_says_when(call: Call, at_night: AtNight, tmp_path: Path) -> None:
+    call(a_sweep(tmp_path), "--cron", "0 0 1 1 *")
+    again = datetime.now(UTC) + timedelta(seconds=40)
+    at_night(Night(datetime.now(UTC), QUEUED, note="it broke off", runs=1, retry_at=again))
+    assert f"next start: is tried again {again:%H:%M:%S} UTC" in call("depth").output

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -125,6 +125,24 @@ def test_a_night_runs_once_with_its_end_and_is_followed_to_its_end(world: World)
     world.clock.advance(86_400 - 3 * 3600)
     world.tick(after=0.0)
     assert list(world.runs.asked) == ["run-1", "run-2"]
+
+
+def test_another_end_is_that_of_a_night_that_waits_and_not_of_one_that_runs(world: World) -> None:
+    world.put()
+    hand = world.claimed("hand")
+    world.evening()
+    world.tick()
+    assert world.night().state == queue.QUEUED
+    world.put(when=replace(NIGHTLY, until="06:00"))
+    world.store.release(hand, state="done", note="")
+    world.tick()
+    end = EVENING + timedelta(hours=7, minutes=30)
+    assert world.runs.asked["run-1"]["until"] == end.isoformat()
+    world.begins("run-1")
+    world.put(when=replace(NIGHTLY, until="05:00"))
+    world.tick(times=3)
+    assert world.night().state == queue.RUNNING
+    assert world.night().note == f"until {end:%a %Y-%m-%d} 06:00 UTC"  # what it was handed is what is shown
 
 
 def test_of_two_that_are_due_the_higher_priority_runs_and_the_other_after_it_in_the_same_night(world: World) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from nightsweep import cli
 
@@ -37,3 +38,11 @@ def test_a_command_that_waits_is_among_those_that_last(name: str) -> None:
     text = inspect.getsource(importlib.import_module(cli.COMMANDS[name][0]))
     if any(mark in text for mark in WAITS):
         assert name in cli.LASTING
+
+
+def test_an_id_that_no_database_holds_is_a_mistake_of_use() -> None:
+    from nightsweep.cli.decisions import command
+
+    result = CliRunner().invoke(command, ["show", "99999999999999999999"])
+    assert result.exit_code == 2
+    assert "is not in the range" in result.output
