@@ -20,7 +20,7 @@ from nightsweep.store.decisions import Decisions
 from nightsweep.store.imports import Imports
 from nightsweep.store.postgres import PostgresStore
 from nightsweep.store.queries import Queries
-from nightsweep.store.readings import telling
+from nightsweep.store.readings import KEPT, telling
 from tests.component.cli.test_decisions import (
     BOX,
     DEPTH,
@@ -109,6 +109,14 @@ def test_a_count_takes_the_place_of_a_reason(desk: Desk) -> None:
     takes_down(desk, first, Traffic(EVENING, problem="it was paused"))
     takes_down(desk, second, counted(3000.0, at=EVENING + DAY))
     assert means(desk, second) == [3000.0]
+
+
+def test_an_intent_that_nobody_closes_keeps_the_last_few_counts_alone(desk: Desk) -> None:
+    sweeps = [a_night(desk, f"night-{night}", at=EVENING + night * DAY) for night in range(KEPT + 3)]
+    for night, sweep in enumerate(sweeps):
+        takes_down(desk, sweep, counted(1000.0 + night, at=EVENING + night * DAY))
+    nothing = "nothing of vllm-qwen was recorded on this box by then; a sweep that takes it down does"
+    assert means(desk, *sweeps) == [nothing, nothing, *(1000.0 + night for night in range(2, KEPT + 3))]
 
 
 def test_a_decision_is_not_born_questioned_by_its_own_night(desk: Desk) -> None:
