@@ -104,6 +104,17 @@ def local(moment: datetime, *, zone: str) -> str:
     return f"{moment.astimezone(ZoneInfo(zone)):%a %Y-%m-%d %H:%M %Z}"
 
 
+def on_clocks(moment: datetime, first: str, *others: str | None) -> str:
+    """Return a moment as the clock of a zone shows it, and in brackets as those of others do that show another time."""
+    seen = [moment.astimezone(ZoneInfo(first))]
+    for zone in filter(None, others):
+        shown = moment.astimezone(ZoneInfo(zone))
+        if all(shown.utcoffset() != each.utcoffset() for each in seen):
+            seen.append(shown)
+    said, *rest = (f"{each:%a %H:%M %Z}" for each in seen)
+    return f"{said} ({', '.join(rest)})" if rest else said
+
+
 def last_night(row: Scheduled) -> str:
     """Return the last night on record, how it ended, and why."""
     if row.night is None:

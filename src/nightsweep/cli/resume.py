@@ -8,11 +8,12 @@ from pathlib import Path
 import click
 
 from nightsweep import wiring
+from nightsweep.cli.run import UNTIL_HELP, read_until
 
 
 @click.command(name="resume")
 @click.argument("sweep", required=False)
-@click.option("--until", metavar="HH:MM|never", help="Stop by this local time instead of the file's `schedule.until`.")
+@click.option("--until", metavar="HH:MM|never", help=UNTIL_HELP)
 @click.option("--lift", is_flag=True, help="Only lift its pause: its schedule goes on with it.")
 @click.option("--json", "as_json", is_flag=True, help="Print the cells as JSON.")
 def command(sweep: str | None, *, until: str | None, lift: bool, as_json: bool) -> None:
@@ -26,12 +27,13 @@ def command(sweep: str | None, *, until: str | None, lift: bool, as_json: bool) 
       nightsweep resume dflash2-depth
       nightsweep resume dflash2-depth --lift
     """
-    from nightsweep.cli.run import check_until
     from nightsweep.cli.running import run_and_finish
     from nightsweep.errors import NotFound
 
-    if until is not None:
-        check_until(until)
+    until = read_until(until)
+    if lift and (until is not None or as_json):
+        given = "--json" if until is None else "--until"
+        raise click.UsageError(f"--lift starts nothing, and {given} is for a run: leave one of them out")
     chosen = wiring.settings()
     with wiring.open_queries(chosen) as queries:
         if sweep is None:

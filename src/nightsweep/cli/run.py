@@ -9,10 +9,15 @@ import click
 
 from nightsweep import wiring
 
+UNTIL_HELP = (
+    "Have production back by this time of day instead of the file's `schedule.until`: on the clock of the file's "
+    "`schedule.timezone`, else of this machine."
+)
+
 
 @click.command(name="run")
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option("--until", metavar="HH:MM|never", help="Stop by this local time instead of the file's `schedule.until`.")
+@click.option("--until", metavar="HH:MM|never", help=UNTIL_HELP)
 @click.option(
     "--reuse", is_flag=True, help="Take over what earlier sweeps on this box measured under equal conditions."
 )
@@ -37,8 +42,7 @@ def command(file: str, until: str | None, reuse: bool, on_service: bool, as_json
     """
     from nightsweep.cli.running import run_and_finish
 
-    if until is not None:
-        check_until(until)
+    until = read_until(until)
     chosen = wiring.settings()
     text = wiring.read_text(file)
     base = Path.cwd() if file == "-" else Path(file).absolute().parent
@@ -49,15 +53,9 @@ def command(file: str, until: str | None, reuse: bool, on_service: bool, as_json
     sys.exit(run_and_finish(chosen, text, source=file, base=base, until=until, reuse=reuse, as_json=as_json))
 
 
-def check_until(until: str) -> None:
-    """Refuse what is no time of day."""
-    import datetime
+def read_until(until: str | None) -> str | None:
+    """Return a time of day as a sweep file has it, "never" or None (raises BadParameter for what is none of them)."""
+    from nightsweep.cli.schedule_options import read
+    from nightsweep.plan.quantities import clock_time
 
-    if until == "never":
-        return
-    try:
-        datetime.time.fromisoformat(until)
-    except ValueError:
-        raise click.BadParameter(
-            f"found {until!r}; give a time such as 06:30, or never", param_hint="--until"
-        ) from None
+    return until if until in (None, "never") else read(clock_time, until, option="--until")

@@ -127,19 +127,31 @@ def run_here(
 
 
 def limits_of(schedule: object, until: str | None) -> Limits:
-    """Return the sweep's end: `--until` when given ("never" lifts it), else the file's schedule."""
+    """Return the sweep's end, and say it: `--until` when given ("never" lifts it), else the file's schedule.
+
+    `--until` is told on the clock of the file's zone; of a file that names none, on this machine's (raises BadParameter where
+    nothing says which that is).
+    """
+    from nightsweep.analysis.schedules import on_clocks
     from nightsweep.plan.model import Schedule
     from nightsweep.plan.nights import long_night, night_end
+    from nightsweep.service.zone import wall_zone
     from nightsweep.sweep.tools import Limits
 
     if until == "never":
         return Limits()
     planned = schedule if isinstance(schedule, Schedule) else None
-    if until is not None:
-        zone = planned.timezone if planned is not None else "UTC"
-        planned = Schedule(timezone=zone, until=until)
     now = datetime.now(UTC)
+    here = wall_zone(now)
+    if until is not None:
+        zone = planned.timezone if planned is not None and planned.names_zone else here
+        if zone is None:
+            remedy = "say it with TZ=Europe/Amsterdam before the command, or in the file's `schedule.timezone`"
+            raise click.BadParameter(f"this machine's time zone has no name: {remedy}", param_hint="--until")
+        planned = Schedule(timezone=zone, until=until)
     end = night_end(planned, start=now)
+    if planned is not None and end is not None:
+        click.echo(f"the box is free by {on_clocks(end, planned.timezone, here, 'UTC')}", err=True)
     long = None if planned is None else long_night(now, end, zone=planned.timezone)
     if long is not None:
         click.echo(f"a long night: {long}; Ctrl-C or `nightsweep cancel` ends it sooner", err=True)

@@ -70,7 +70,7 @@ def merged(given: Given, of_file: Schedule | None, stored: Schedule | None) -> S
     from nightsweep.plan.quantities import clock_time, cron, zone
 
     file, kept = of_file or Schedule(), stored or Schedule()
-    own_zone = file.cron is not None or file.timezone != Schedule.timezone
+    own_zone = file.cron is not None or file.names_zone
     until = file.until or kept.until
     if given.until is not None:
         until = None if given.until == "never" else read(clock_time, given.until, option="--until")

@@ -208,12 +208,14 @@ class Schedule:
 
     Attributes:
         priority: Of several that are due on a box the highest runs first.
+        names_zone: Whether the file says `timezone`; one that does not has its times in UTC.
     """
 
     cron: str | None = None
     timezone: str = "UTC"
     until: str | None = None  # "07:00" local time of `timezone`
     priority: int = 0
+    names_zone: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)

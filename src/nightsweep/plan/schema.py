@@ -203,7 +203,7 @@ class ScheduleIn(Section):
     """`schedule`."""
 
     cron: Annotated[Any, BeforeValidator(quantities.cron)] = None
-    timezone: Annotated[Any, BeforeValidator(quantities.zone)] = "UTC"
+    timezone: Annotated[Any, BeforeValidator(quantities.zone)] = None
     until: Annotated[Any, BeforeValidator(quantities.clock_time)] = None
     priority: Annotated[
         Any, BeforeValidator(quantities.whole(least=-quantities.MOST_PRIORITY, most=quantities.MOST_PRIORITY))

@@ -323,7 +323,13 @@ def _schedule(raw: Any, reading: _Reading) -> Schedule | None:
     section = reading.section(ScheduleIn, raw, ("schedule",))
     if section is None:
         return None
-    return Schedule(cron=section.cron, timezone=section.timezone, until=section.until, priority=section.priority)
+    return Schedule(
+        cron=section.cron,
+        timezone=section.timezone or Schedule.timezone,
+        until=section.until,
+        priority=section.priority,
+        names_zone=section.timezone is not None,
+    )
 
 
 def _production(raw: Any, reading: _Reading) -> Production | None:

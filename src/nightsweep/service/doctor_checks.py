@@ -30,6 +30,7 @@ from nightsweep.analysis.doctor import (
     User,
 )
 from nightsweep.errors import SweepError
+from nightsweep.service.zone import machine_zone
 
 AWAY = (
     SweepError,
@@ -202,18 +203,10 @@ def _clock(now: datetime) -> ClockFacts:
     offset = local.utcoffset()
     return ClockFacts(
         now=now,
-        zone=_zone() or local.tzname() or "unknown",
+        zone=machine_zone() or local.tzname() or "unknown",
         utc_offset_seconds=0.0 if offset is None else offset.total_seconds(),
         synchronised=_synchronised(),
     )
-
-
-def _zone() -> str | None:
-    named = os.environ.get("TZ")
-    if named:
-        return named
-    target = os.path.realpath("/etc/localtime")
-    return target.split("zoneinfo/", 1)[1] if "zoneinfo/" in target else None
 
 
 def _synchronised() -> bool | None:
