@@ -13,7 +13,7 @@ import click
 
 from nightsweep import wiring
 from nightsweep.cli import EXIT_FAILED, EXIT_WORK_LEFT
-from nightsweep.errors import StoreError, SweepError
+from nightsweep.errors import BoxBusy, StoreError, SweepError
 
 if TYPE_CHECKING:
     from nightsweep.ports import Progress
@@ -121,7 +121,12 @@ def run_here(
             view.namesakes = {row.sweep_id for row in queries.sweeps(limit=200) if row.name == plan.name}
         view.reuses = reuse
         limits = limits_of(plan.schedule, until)
-        outcome = run_sweep(plan, tools, file_text=file_text, steps=view.steps(), limits=limits, reuse=reuse)
+        try:
+            outcome = run_sweep(plan, tools, file_text=file_text, steps=view.steps(), limits=limits, reuse=reuse)
+        except BoxBusy:
+            stays = "its sweep stays in `nightsweep status` as it is, and the same call goes on with it when the box is free"
+            click.echo(f"nothing of {plan.name} was begun; {stays}", err=True)
+            raise
         ended.append(outcome)
     return outcome, plan.simulated
 

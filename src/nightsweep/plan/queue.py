@@ -97,12 +97,14 @@ class Ending:
     Attributes:
         kind: A state of a night that is over, or `BROKEN` or `BUSY`.
         fruitful: It stored something.
+        kept_off: A person paused its sweep: no night begins it before a person does.
     """
 
     kind: str
     note: str
     sweep_id: int | None = None
     fruitful: bool = False
+    kept_off: bool = False
 
 
 @dataclass(frozen=True)

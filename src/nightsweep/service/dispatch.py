@@ -255,7 +255,7 @@ class Dispatcher:
         if carried.state in ("done", "cancelled"):
             return replace(ending, kind=carried.state)
         if carried.state == "paused":
-            return replace(ending, kind=queue.PARTIAL if carried.fruitful else queue.SKIPPED)
+            return replace(ending, kind=queue.PARTIAL if carried.fruitful else queue.SKIPPED, kept_off=True)
         if carried.state == "partial" and not note.startswith(INTERRUPTED):
             return replace(ending, kind=queue.PARTIAL)
         run = self._runs.find(run_id)
@@ -329,7 +329,8 @@ def _told_of_end(row: Scheduled, night: Night, ending: Ending) -> NightEvent:
     if night.state == queue.QUEUED:
         again = f"it is tried again after {night.retry_at:%H:%M:%S} UTC"
         return NightEvent("night_broken_off", f"{head}: {ending.note}; {again}", "warning")
-    left = {queue.DONE: "nothing is left", queue.PARTIAL: "the rest is left for the next night"}.get(night.state)
+    rest = "no schedule goes on with the rest before that" if ending.kept_off else "the rest is left for the next night"
+    left = {queue.DONE: "nothing is left", queue.PARTIAL: rest}.get(night.state)
     said = "; ".join(filter(None, (ending.note, left)))
     level = {queue.FAILED: "error", queue.MISSED: "warning"}.get(night.state, "info")
     return NightEvent(f"night_{night.state}", f"{head}: {night.state}: {said}", level)

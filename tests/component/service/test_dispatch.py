@@ -14,6 +14,7 @@ from nightsweep.errors import StoreUnavailable
 from nightsweep.plan import queue
 from nightsweep.plan.model import Schedule
 from nightsweep.plan.queue import Night, Scheduled
+from nightsweep.plan.remaining import remaining
 from nightsweep.ports import INTERRUPTED, Lease
 from nightsweep.service.dispatch import PATIENCE, RUNNER_ENDS, Dispatcher
 from nightsweep.service.prefect_server import PrefectUnavailable
@@ -24,7 +25,7 @@ from nightsweep.store.schedules import Schedules
 from nightsweep.units import Seconds
 from tests.fakes.clock import EVENING, FakeClock
 from tests.fakes.runs import FakeRuns
-from tests.storekit.builders import a_box, a_plan
+from tests.storekit.builders import a_box, a_plan, a_window, some_conditions
 
 NIGHTLY = Schedule(cron="30 22 * * *", until="07:00")
 
@@ -345,6 +346,24 @@ def test_what_ended_as_our_database_says_is_not_made_again(world: World, state: 
     world.ends(lease, "run-1", state=state, note=note)
     world.tick(times=8, after=15.0)
     assert (world.night().state, list(world.runs.asked)) == (night, ["run-1"])
+
+
+def test_the_rest_of_a_sweep_that_a_person_paused_is_not_promised_to_the_next_night(world: World) -> None:
+    world.put()
+    world.evening()
+    lease = world.begins("run-1")
+    world.tick()
+    plan = a_plan(name="depth")
+    boot = world.store.begin_boot(lease, plan.configs[0], boot_round=0, boot_key="k", command=(), at=EVENING)
+    (task, *_) = remaining(plan, windows={}, prefills={}, failed_boots={})
+    world.store.add_window(
+        lease, boot, task.repeats[0], a_window(30.0), attempt=1, conditions=some_conditions(), at=EVENING
+    )
+    world.ends(lease, "run-1", state="paused", note="paused as asked: `nightsweep resume 1` goes on with it")
+    world.tick(times=2)
+    assert world.night().state == queue.PARTIAL
+    told = next(event.message for event in world.queries.events() if event.kind == "night_partial")
+    assert told.endswith("goes on with it; no schedule goes on with the rest before that")
 
 
 def test_a_box_that_somebody_of_another_home_has_is_asked_for_again_later(world: World) -> None:

@@ -88,6 +88,7 @@ def test_cancel_ends_a_run_after_its_window_and_a_second_sweep_is_kept_off_meanw
         with bench.command("run", str(bench.file(a_file(name="other"), name="other.yaml"))) as second:
             assert second.end() == 1
             assert "is taken: process " in second.said
+            assert "nothing of other was begun; its sweep stays in `nightsweep status`" in second.said
             assert "Traceback" not in second.said
         with bench.command("cancel", "night") as cancel:
             assert cancel.end() == 0, cancel.said
