@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,6 +42,9 @@ Call = Callable[[], None]
 RUNNER_POLL = 0.5
 SERVER_AWAY = 60.0
 """Seconds without a progress bar after the server was found away."""
+REPORTS_WITHIN = Seconds(10.0)
+"""For which a flow that was told to end may go on, once its own work is over, to report that to Prefect. Prefect's own client
+tries for a minute, and the server may have been told to end at the same moment."""
 SERVER_PATIENCE = Seconds(1.0)
 """For which a bar is tried. Prefect's own client tries for a minute, also when its server ends in the middle of a call."""
 
@@ -197,7 +200,11 @@ def sweep(
         return Cancelled(name="Skipped", message=f"it was to begin by {begin_by}, and its turn came later")
     if this_deployment.id is not None and _deployment_is_paused(chosen.box):
         return Cancelled(name="Skipped", message="the deployment is paused in Prefect: resume it there, and run again")
-    with wiring.open_store(chosen) as store, wiring.open_tools(chosen, store, prompts) as tools:
+    with (
+        _ends_soon_when_interrupted(),
+        wiring.open_store(chosen) as store,
+        wiring.open_tools(chosen, store, prompts) as tools,
+    ):
 
         def note_run(sweep_id: int) -> None:
             if this_run.id is not None:
@@ -259,6 +266,25 @@ def _end_with_runner() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, name="watches-runner", daemon=True).start()
+
+
+@contextlib.contextmanager
+def _ends_soon_when_interrupted() -> Iterator[None]:
+    """Bound what comes after a block that was told to end: our database knows all of it, and Prefect may be told nothing.
+
+    Only a process of the runner's is ended so, which is there for this run alone. The runner, the service's next start and the
+    watchdog look for production as after every end of a run.
+    """
+    try:
+        yield
+    except Exception:
+        raise
+    except BaseException:
+        if this_deployment.id is not None:
+            timer = threading.Timer(REPORTS_WITHIN, os._exit, (128 + signal.SIGTERM,))
+            timer.daemon = True
+            timer.start()
+        raise
 
 
 def _quiet_libraries() -> None:

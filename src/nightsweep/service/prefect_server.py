@@ -27,7 +27,10 @@ from nightsweep.units import Seconds
 
 _libc = ctypes.CDLL(None)  # loaded before any fork: nothing may be imported in one
 POLL = 0.2
-STOP_PATIENCE = 60.0
+STOP_PATIENCE = 50.0
+"""Seconds for a child that was asked to end while it carries out a flow, of the 60 s that a service has."""
+ALONE_PATIENCE = 15.0
+"""Seconds for one that carries nothing out: the runner tries for a minute to tell a server that has ended already."""
 
 
 class PrefectUnavailable(HostError):
@@ -151,13 +154,32 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     """Ask the child alone first (the group would get the signal twice, and a second one cuts a flow's cleanup short)."""
     if process.poll() is None:
         process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=STOP_PATIENCE)
+        _wait_end(process)
     else:
         _let_end(process.pid)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
+
+
+def _wait_end(process: subprocess.Popen[bytes]) -> None:
+    """Wait for a child that was asked to end, as long as what it carries out may take; less when that is nothing."""
+    asked = busy = time.monotonic()
+    while process.poll() is None:
+        now = time.monotonic()
+        if not carries_nothing_out(process):
+            busy = now
+        if now - asked > STOP_PATIENCE or now - busy > ALONE_PATIENCE:
+            return
+        time.sleep(POLL)
+
+
+def carries_nothing_out(process: subprocess.Popen[bytes]) -> bool:
+    """Return whether a child has no child but Python's own helper."""
+    with contextlib.suppress(psutil.Error):
+        children = psutil.Process(process.pid).children()
+        return all("resource_tracker" in " ".join(child.cmdline()) for child in children)
+    return False
 
 
 def _let_end(group: int) -> None:

@@ -15,11 +15,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from nightsweep.errors import HostError
 from nightsweep.service.prefect_api import PrefectApi
-from nightsweep.service.prefect_server import prefect_server, runner, server_url, tail
+from nightsweep.service.prefect_server import carries_nothing_out, prefect_server, runner, server_url, tail
 from nightsweep.units import Seconds
 
 SERVER_TIMEOUT = Seconds(240.0)
@@ -71,12 +69,8 @@ class Part:
             self._process.wait()
 
     def idle(self) -> bool:
-        """Return whether it carries nothing out: it has no child but Python's own helper."""
-        with contextlib.suppress(psutil.Error):
-            if self._process is not None:
-                children = psutil.Process(self._process.pid).children()
-                return all("resource_tracker" in " ".join(child.cmdline()) for child in children)
-        return False
+        """Return whether it carries nothing out."""
+        return self._process is not None and carries_nothing_out(self._process)
 
 
 @dataclass

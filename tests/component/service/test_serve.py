@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
 import time
 
+import psutil
 import pytest
 
 from tests.component.service.kit import House
@@ -45,6 +47,36 @@ def test_a_service_takes_a_sweep_and_two_sigterms_to_its_whole_group_leave_nothi
     with house.command("status") as status:
         assert status.end() == 0, status.said
         assert "partial" in status.said
+
+
+def test_a_stop_that_every_process_hears_at_once_and_again_ends_well_within_its_minute(house: House) -> None:
+    """As `KillMode=control-group` has it: Prefect's server is gone before flow and runner could tell it anything."""
+    long = house.home / "long.yaml"
+    long.write_text(a_file(PLAIN, name="long", concurrency=[1], window="1s", repeats=30))
+    with house.command("serve") as service:
+        service.wait_for("serving box bench", seconds=90)
+        with house.command("run", "--on-service", str(long)) as run:
+            run.wait_for("[3/30]", seconds=60)
+            heard = [each for each in house.living() if each.pid != run.process.pid and not simulated(each)]
+            assert len(heard) >= 4, "service, Prefect's server, runner, flow"
+            began = time.monotonic()
+            for _ in range(2):
+                for each in heard:
+                    with contextlib.suppress(psutil.Error):
+                        each.terminate()
+                time.sleep(1.0)
+            assert service.end(seconds=60) == 0, service.said
+            assert time.monotonic() - began < 45
+    assert "Traceback" not in service.said
+    until(lambda: house.processes() == [], seconds=5)
+    assert engines_of(house.home) == []
+
+
+def simulated(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        words = " ".join(process.cmdline())
+        return "simulator" in words or "resource_tracker" in words
+    return True
 
 
 def test_a_service_that_is_killed_takes_its_engine_and_its_server_with_it(house: House) -> None:
