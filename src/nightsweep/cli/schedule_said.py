@@ -30,9 +30,9 @@ def night_at_hand(row: Scheduled, *, now: datetime) -> Iterator[str]:
         return
     if row.under_way and not row.lost:
         sweep = row.name if night.sweep_id is None else night.sweep_id
-        kept = "the end that it began with" if not night.note else f"its end, {night.note}"
+        kept = f" ({night.note})" if night.note else ""
         yield (
-            f"the night that runs keeps {kept}: what is changed counts from the next start "
+            f"the night that runs goes on as it began{kept}: what is changed counts from the next start "
             f"(`nightsweep cancel {sweep}` or `nightsweep pause {sweep}` ends this one sooner)"
         )
     elif row.queued:

@@ -208,9 +208,8 @@ class Dispatcher:
             "begin_by": (now + queue.LATEST if end is None else end).isoformat(),
         }
         run = self._runs.ask(parameters, key=queue.key_of(row))
-        note = (
-            None if end is None else f"until {local(end, zone=row.when.timezone)}"
-        )  # the schedule's may be changed later
+        # as handed over: the schedule's own may be changed while the night runs
+        note = "without an end" if end is None else f"until {local(end, zone=row.when.timezone)}"
         self._move(row, replace(night, prefect_run=run.id, note=note), now)
 
     # --- what is under way

@@ -257,7 +257,7 @@ def test_another_end_is_said_not_to_be_that_of_the_night_that_runs(
     ends = "until Tue 2026-12-01 07:00 UTC"
     at_night(Night(datetime.now(UTC), RUNNING, note=ends, prefect_run="run-1", runs=1))
     said = call("depth", "--until", "06:30").stdout
-    assert f"the night that runs keeps its end, {ends}: what is changed counts from the next start" in said
+    assert f"the night that runs goes on as it began ({ends}): what is changed counts from the next start" in said
     assert "`nightsweep cancel depth`" in said
     assert f"running ({ends})" in call().output
     assert kept()["depth"].when.until == "06:30"

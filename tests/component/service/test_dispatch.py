@@ -146,6 +146,16 @@ def test_another_end_is_that_of_a_night_that_waits_and_not_of_one_that_runs(worl
     assert world.night().note == f"until {end:%a %Y-%m-%d} 06:00 UTC"  # what it was handed is what is shown
 
 
+def test_a_night_that_was_handed_no_end_is_shown_without_one_whatever_it_is_given_later(world: World) -> None:
+    world.put(when=replace(NIGHTLY, until=None))
+    world.evening()
+    assert world.runs.asked["run-1"]["until"] == "never"
+    world.begins("run-1")
+    world.put()
+    world.tick(times=2)
+    assert (world.night().state, world.night().note) == (queue.RUNNING, "without an end")
+
+
 def test_of_two_that_are_due_the_higher_priority_runs_and_the_other_after_it_in_the_same_night(world: World) -> None:
     world.put("low", Schedule(cron="0 22 * * *", until="07:00"))
     world.put("high", Schedule(cron="30 22 * * *", until="07:00", priority=5))

@@ -167,7 +167,7 @@ def test_a_run_of_a_schedule_that_is_gone_is_not_said_to_run() -> None:
     night = Night(EVENING, "running", prefect_run="run-1")
     row = Scheduled(1, "bench", "dead", when, "", "f.yaml", None, False, EVENING, night=night, lost=True)
     (line,) = [line for line in call(status, schedules=[row]).output.splitlines() if line.startswith("dead")]
-    assert "its run is gone: `nightsweep serve` sees to it" in line
+    assert "its run is over: `nightsweep serve` sees to it" in line
     assert "runs now" not in line
     (document,) = json_of(call(status, "--json", schedules=[row]))["schedules"]
     assert document["run_is_gone"] is True
