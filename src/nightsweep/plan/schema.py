@@ -43,7 +43,7 @@ _counts = quantities.listing(quantities.whole(least=1), what="whole numbers > 0"
 
 def _repeats(value: Any) -> int:
     try:
-        return int(quantities.whole(least=1, most=2**63 - 1)(value)  # too many windows are told as such)
+        return int(quantities.whole(least=1, most=2**63 - 1)(value))  # too many windows are told as such
     except Refused as refused:
         raise Refused(f"{refused.allowed}, or {{mode: decide, ...}}", remedy=refused.remedy) from refused
 
