@@ -65,8 +65,12 @@ def restore_production(
         if not any(wiring.lives_here(holder) for holder in here.holders):
             restoring.stop_leftovers(here.hosts(), lives=wiring.lives_here, say=say)
         results = _told(chosen, here.restore(names or dead), say=say)
-        if not names:
+        try:
             here.whole(results)
+        except HostError as error:
+            if not names:
+                raise
+            say(str(error))
         return results
 
 
@@ -168,8 +172,7 @@ class Scene:
         try:
             self.mirror.whole()
         except HostError as error:
-            if self.debts is None:
-                self.say(str(error))
+            if self.debts is None:  # said at the end: what is noted comes first
                 return
             known = {debt.container: _document(debt) for debt in self.owed} | self.noted()
             with contextlib.suppress(OSError):

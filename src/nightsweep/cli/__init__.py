@@ -114,6 +114,17 @@ def root() -> None:
     """
 
 
+def _tell_of_home(error: OSError) -> None:
+    """End with one message when the home cannot be written, or is full."""
+    from nightsweep import wiring
+    from nightsweep.service.home import trouble_of
+
+    told = trouble_of(wiring.settings_for_rescue(lambda text: None).home, error)
+    if told is not None:
+        click.echo(f"error: {told}", err=True)
+        sys.exit(EXIT_FAILED)
+
+
 def main() -> None:
     """Run the command line; our own errors become one message and an exit code, never a traceback."""
     from nightsweep.errors import PlanError, SweepError
@@ -130,5 +141,8 @@ def main() -> None:
     except BrokenPipeError:  # `nightsweep cells | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_FAILED)
+    except OSError as error:
+        _tell_of_home(error)
+        raise
     finally:
         gc.freeze()  # the interpreter looks for garbage once more before it ends: there is nothing it must look through

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nightsweep.errors import HostError
+from nightsweep.service.home import unusable
 
 
 class ServiceRuns(HostError):
@@ -26,9 +27,13 @@ def only_service(home: Path) -> Iterator[None]:
 
     Raises:
         ServiceRuns: Another process is.
+        HomeUnusable: The home cannot be made or written.
     """
-    home.mkdir(parents=True, exist_ok=True)
-    lock = os.open(home / "serve.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        lock = os.open(home / "serve.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise unusable(home, error) from error
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -63,6 +63,10 @@ GONE_AFTER = 3.0
 DEAF_AFTER = 15.0
 """Seconds after which a server that is ready and does not answer us never will: too many clients, for one."""
 POLL = 0.05
+NO_ROOM = 20e6
+"""Free bytes under which a server that fails has no room, whatever it says."""
+NEEDED = 100e6
+"""Bytes that a fresh cluster takes, with some to work in; its write-ahead log takes up to 512 MB more."""
 SUPERUSER = "postgres"
 
 
@@ -120,7 +124,9 @@ class EmbeddedPostgres:
             try:
                 self._start(lock)
             except OSError as error:
-                raise StoreUnavailable(reason=f"cannot start the embedded database in {self.home}: {error}") from error
+                raise self._failed(f"cannot start the embedded database in {self.home}: {error}") from error
+            except StoreUnavailable as error:
+                raise self._failed(error.facts["reason"]) from error
 
     def stop(self, *, timeout: float = 60.0) -> None:
         """Stop the server ("fast": clients are cut off, everything committed is kept). Idempotent."""
@@ -153,13 +159,28 @@ class EmbeddedPostgres:
         import psycopg
         from psycopg import sql
 
-        with self._connect() as connection:
-            if connection.execute("select 1 from pg_database where datname = %s", (name,)).fetchone():
-                return
-            with contextlib.suppress(psycopg.errors.DuplicateDatabase, psycopg.errors.UniqueViolation):
-                connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+        try:
+            with self._connect() as connection:
+                if connection.execute("select 1 from pg_database where datname = %s", (name,)).fetchone():
+                    return
+                with contextlib.suppress(psycopg.errors.DuplicateDatabase, psycopg.errors.UniqueViolation):
+                    connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+        except psycopg.Error as error:
+            raise self._failed(f"cannot make database {name} in {self.home}: {error}") from error
 
     # --- pieces
+
+    def _failed(self, reason: str) -> StoreUnavailable:
+        """Return the error; where there is no room, that in one line, in place of all that PostgreSQL says of it."""
+        with contextlib.suppress(OSError, StoreUnavailable):
+            free = shutil.disk_usage(self.place.root).free
+            if free < NO_ROOM or "No space left on device" in reason:
+                reason = (
+                    f"only {free / 1e6:.0f} MB are free in {self.place.root}: the embedded database needs "
+                    f"{NEEDED / 1e6:.0f} MB at least to start, and up to 600 MB while it works; make room there, or give "
+                    f"another directory by NIGHTSWEEP_HOME (its log: {self.place.logs / 'server.log'})"
+                )
+        return StoreUnavailable(reason=reason)
 
     def _connect(self, database: str = "postgres") -> psycopg.Connection[tuple[str, ...]]:
         import psycopg
