@@ -209,7 +209,7 @@ def made_again(record: Record) -> str:
     Values of variables and secrets are not recorded: `-e NAME` takes a value from the shell that it is typed in.
     """
     if record.image is None:
-        return "what it ran is not recorded"
+        return "the command that it was made by (what it ran is not recorded)"
     run = f"`{_docker_run(record)}`"
     if "project" not in record.compose or "service" not in record.compose:
         return run

@@ -207,3 +207,14 @@ def test_a_docker_that_is_away_is_said_at_once_and_each_minute_with_the_limit() 
     assert [round(at) for at, _ in said] == [0, 60, 120]
     assert said[0][1].startswith("waiting for prod, for 150 s at most: the Docker Engine does not answer (no socket)")
     assert "for 60 s now, 150 s at most" in said[1][1]
+
+
+def test_of_a_removed_container_of_which_nothing_is_recorded_the_remedy_is_still_a_sentence() -> None:
+    box = Box()
+    del box.host.foreigners["prod"]
+    with pytest.raises(ProductionNotRestored) as caught:
+        box.back(Record("prod"))
+    assert (
+        "make it again with the command that it was made by (what it ran is not recorded), then run `nightsweep restore`"
+        in str(caught.value)
+    )
