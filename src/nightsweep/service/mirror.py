@@ -83,15 +83,21 @@ class FileMirror:
     def renew(self, noted: Mapping[str, Mapping[str, Any]]) -> Path:
         """Write a damaged file anew, from what else is known; return where its remains are kept, for people."""
         with self._alone():
-            remains = self._keep_remains()
-            self._replace(noted)
-        return remains
+            fresh = self.look()
+            if fresh.damage is None:  # a sweep has written it meanwhile, and knows better
+                self._replace({**noted, **fresh.noted})
+            else:
+                self._keep_remains()
+                self._replace(noted)
+        return self._remains
 
-    def _keep_remains(self) -> Path:
-        remains = self._path.with_suffix(".damaged")
+    @property
+    def _remains(self) -> Path:
+        return self._path.with_suffix(".damaged")
+
+    def _keep_remains(self) -> None:
         with contextlib.suppress(OSError):  # one that cannot be read cannot be copied either
-            shutil.copyfile(self._path, remains)
-        return remains
+            shutil.copyfile(self._path, self._remains)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:

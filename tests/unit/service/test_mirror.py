@@ -55,6 +55,8 @@ def test_what_is_damaged_is_not_cleared_away_and_its_remains_are_kept_when_it_is
     assert remains.read_text() == '{"prod": {"owner": "x"}, "oth'
     mirror.whole()
     assert set(mirror.read()) == {"prod", "other"}
+    mirror.renew({"prod": {"owner": "old"}, "third": {}})
+    assert mirror.read() == {"prod": {"owner": "x"}, "other": {}, "third": {}}, "a sweep wrote it meanwhile"
     path.write_text('{"pr')
     with pytest.raises(OwedUnreadable, match="no name can be read in it"):
         mirror.whole()
