@@ -54,7 +54,8 @@ class FileMirror:
 
     def clear(self, container: str) -> None:
         """Strike the container off: it serves again. A damaged file stays as it is: what else it named is not known."""
-        if self.look().damage is not None or container not in self.read():
+        found = self.look()
+        if found.damage is not None or container not in found.noted:
             return
         with self._alone():
             self._replace({name: facts for name, facts in self.read().items() if name != container})
@@ -136,7 +137,7 @@ def _salvaged(text: str) -> dict[str, Mapping[str, Any]]:
     decoder, rest = json.JSONDecoder(), text.strip()
     opened, more = rest[:1], rest[1:].lstrip()
     with contextlib.suppress(ValueError, RecursionError):
-        while opened in ("{", ",") and opened:
+        while opened in ("{", ","):
             name, end = decoder.raw_decode(more)
             more = more[end:].lstrip()
             if not isinstance(name, str):

@@ -7,14 +7,25 @@ import os
 import signal
 import socket
 import time
+from collections.abc import Iterator
 
 import psutil
 import pytest
 
 from tests.component.service.kit import House
-from tests.component.sweep.kit import PLAIN, a_file, engines_of, until
+from tests.component.sweep.kit import PLAIN, Command, a_file, engines_of, until
 
 pytestmark = pytest.mark.slow
+
+
+@contextlib.contextmanager
+def in_a_long_sweep(house: House) -> Iterator[Command]:
+    """Have the service measure: yield the command that watches it, with 3 of 30 windows done."""
+    long = house.home / "long.yaml"
+    long.write_text(a_file(PLAIN, name="long", concurrency=[1], window="1s", repeats=30))
+    with house.command("run", "--on-service", str(long)) as run:
+        run.wait_for("[3/30]", seconds=60)
+        yield run
 
 
 def test_a_service_takes_a_sweep_and_two_sigterms_to_its_whole_group_leave_nothing_behind(house: House) -> None:
@@ -23,8 +34,6 @@ def test_a_service_takes_a_sweep_and_two_sigterms_to_its_whole_group_leave_nothi
     failing = house.home / "failing.yaml"
     bad = {"name": "bad", "args": {"sim-fault": "bad_flag"}}
     failing.write_text(a_file(PLAIN, bad, name="failing", concurrency=[1]))
-    long = house.home / "long.yaml"
-    long.write_text(a_file(PLAIN, name="long", concurrency=[1], window="1s", repeats=30))
     with house.command("serve") as service:
         service.wait_for("serving box bench", seconds=90)
         with house.command("run", "--on-service", str(file)) as run:
@@ -33,8 +42,7 @@ def test_a_service_takes_a_sweep_and_two_sigterms_to_its_whole_group_leave_nothi
         with house.command("run", "--on-service", str(failing)) as run:
             assert run.end(seconds=60) == 1, run.said
             assert "1 of 2 configs FAILED" in run.said
-        with house.command("run", "--on-service", str(long)) as run:
-            run.wait_for("[3/30]", seconds=60)
+        with in_a_long_sweep(house) as run:
             began = time.monotonic()
             for _ in range(2):
                 os.killpg(service.process.pid, signal.SIGTERM)
@@ -51,12 +59,9 @@ def test_a_service_takes_a_sweep_and_two_sigterms_to_its_whole_group_leave_nothi
 
 def test_a_stop_that_every_process_hears_at_once_and_again_ends_well_within_its_minute(house: House) -> None:
     """As `KillMode=control-group` has it: Prefect's server is gone before flow and runner could tell it anything."""
-    long = house.home / "long.yaml"
-    long.write_text(a_file(PLAIN, name="long", concurrency=[1], window="1s", repeats=30))
     with house.command("serve") as service:
         service.wait_for("serving box bench", seconds=90)
-        with house.command("run", "--on-service", str(long)) as run:
-            run.wait_for("[3/30]", seconds=60)
+        with in_a_long_sweep(house) as run:
             heard = [each for each in house.living() if each.pid != run.process.pid and not simulated(each)]
             assert len(heard) >= 4, "service, Prefect's server, runner, flow"
             began = time.monotonic()
@@ -80,12 +85,9 @@ def simulated(process: psutil.Process) -> bool:
 
 
 def test_a_service_that_is_killed_takes_its_engine_and_its_server_with_it(house: House) -> None:
-    long = house.home / "long.yaml"
-    long.write_text(a_file(PLAIN, name="long", concurrency=[1], window="1s", repeats=30))
     with house.command("serve") as service:
         service.wait_for("serving box bench", seconds=90)
-        with house.command("run", "--on-service", str(long)) as run:
-            run.wait_for("[3/30]", seconds=60)
+        with in_a_long_sweep(house) as run:
             service.send(signal.SIGKILL)
             service.end()
             until(lambda: engines_of(house.home) == [], seconds=20)
