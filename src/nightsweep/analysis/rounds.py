@@ -21,9 +21,9 @@ from nightsweep.plan.opening import Place
 from nightsweep.plan.order import boot_task, cells_of, control_boots, decision_task
 from nightsweep.plan.remaining import (
     FailedBoots,
+    GivenUp,
     Prefills,
     Windows,
-    gave_up,
     left_of_boot,
     remaining,
     temperature_key,
@@ -100,6 +100,7 @@ class _Replay:
 
     def __init__(self, plan: SweepPlan, spec: DecideSpec, held: Held) -> None:
         self.plan, self.spec, self.held = plan, spec, held
+        self.given_up = GivenUp(held.failed_boots)
         self.by_name = {plan.config(one).name: plan.config(one) for one in spec.between}
         self.untold = _untold(held.drawn, self.by_name)
         self.rule = replace(rule_of(plan, spec), pooled=spec.pooled and not self.untold)
@@ -180,7 +181,7 @@ class _Replay:
         lost = [c for c in cells_of(self.plan, config.fingerprint) if _key(c, 0) not in self.drawn]
         if not_applied:
             self.dropped[name] = f"not applied as asked: {'; '.join(not_applied)}"
-        elif lost and gave_up(config.fingerprint, 0, self.held.failed_boots):
+        elif lost and self.given_up(config.fingerprint, 0):
             self.dropped[name] = "its engine does not come up"
         elif lost:
             where = ", ".join(f"c={cell.concurrency} T={cell.temperature}" for cell in lost)
@@ -240,7 +241,7 @@ class _Replay:
             out += [] if left is None else [left]
             self._take(task.config.name, [(repeat.cell, repeat.index) for repeat in task.repeats])
             if left is None and not any(window_key(repeat) in self.drawn for repeat in task.repeats):
-                failed = gave_up(task.config.fingerprint, task.boot_round, self.held.failed_boots)
+                failed = self.given_up(task.config.fingerprint, task.boot_round)
                 why = "its engine did not come up" if failed else "its windows stayed flagged"
                 self.dropped[task.config.name] = f"{why} in round {task.boot_round + 1}"
             self.boots += 1
@@ -248,7 +249,7 @@ class _Replay:
         return tuple(out)
 
     def _open(self, task: BootTask) -> BootTask | None:
-        return left_of_boot(self.plan, task, windows=self.held.windows, failed_boots=self.held.failed_boots)
+        return left_of_boot(self.plan, task, windows=self.held.windows, given_up=self.given_up)
 
     def _control(self, *, last: bool = False) -> Iterator[BootTask]:
         """Yield the control's extra boot that is due after the boots so far, if it is not measured."""

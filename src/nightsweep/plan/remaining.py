@@ -27,6 +27,18 @@ def temperature_key(temperature: Decimal) -> str:
     return f"{temperature:.2f}"
 
 
+class GivenUp:
+    """Which configs are not booted any more. What failed is gone through once, however many boots are asked about."""
+
+    def __init__(self, failed_boots: FailedBoots) -> None:
+        self._failed = failed_boots
+        self._never = {config for (config, _), advice in failed_boots.items() if "never" in advice}
+
+    def __call__(self, config: str, boot_round: int) -> bool:
+        """Whether a config is not booted any more for a round: it never comes up, or failed there as often as it may."""
+        return config in self._never or len(self._failed.get((config, boot_round), ())) >= MAX_FAILED_BOOTS
+
+
 def remaining(
     plan: SweepPlan,
     *,
@@ -46,7 +58,7 @@ def remaining(
         failed_boots: (config fingerprint, boot round) -> retry advice of each failed boot, oldest first.
         single_batches: As `windows`, of single-batch cells.
     """
-    given_up = {config for (config, _), advice in failed_boots.items() if "never" in advice}
+    given_up = GivenUp(failed_boots)
     most, runs = plan.probe.max_attempts, single_batches or {}
     touched = _touched(plan, windows=windows, prefills=prefills, runs=runs)
     out: list[BootTask] = []
@@ -54,7 +66,7 @@ def remaining(
     whole = {number: _whole(plan, number) for number in {each for _, each in order}}
     for config, boot_round in order:
         slot = (config.fingerprint, boot_round)
-        if config.fingerprint in given_up or len(failed_boots.get(slot, ())) >= MAX_FAILED_BOOTS:
+        if given_up(*slot):
             continue
         if touched.get(slot) == whole[boot_round]:
             continue  # all clean: most boots of a sweep that is far on
@@ -103,20 +115,14 @@ def window_key(repeat: Repeat) -> tuple[str, int, str, int]:
     return cell.config, cell.concurrency, temperature_key(cell.temperature), repeat.index
 
 
-def left_of_boot(plan: SweepPlan, task: BootTask, *, windows: Windows, failed_boots: FailedBoots) -> BootTask | None:
+def left_of_boot(plan: SweepPlan, task: BootTask, *, windows: Windows, given_up: GivenUp) -> BootTask | None:
     """Return a boot with the windows that it still has to measure; None when it has none, or does not come up any more."""
-    if gave_up(task.config.fingerprint, task.boot_round, failed_boots):
+    if given_up(task.config.fingerprint, task.boot_round):
         return None
     left = tuple(
         repeat for repeat in task.repeats if _open(windows.get(window_key(repeat)), most=plan.probe.max_attempts)
     )
     return replace(task, repeats=left) if left else None
-
-
-def gave_up(config: str, boot_round: int, failed_boots: FailedBoots) -> bool:
-    """Return whether a config is not booted any more for a round: it never comes up, or failed there as often as it may."""
-    never = any("never" in advice for (failed, _), advice in failed_boots.items() if failed == config)
-    return never or len(failed_boots.get((config, boot_round), ())) >= MAX_FAILED_BOOTS
 
 
 def failed_configs(
@@ -126,14 +132,11 @@ def failed_configs(
 
     In the plan's order. Windows that stayed flagged make no config a failed one.
     """
-    given_up = {config for config, boot_round in failed_boots if gave_up(config, boot_round, failed_boots)}
+    gave_up = GivenUp(failed_boots)
+    given_up = {config for config, boot_round in failed_boots if gave_up(config, boot_round)}
     if given_up and plan.decide is None:
         open_ones = remaining(plan, windows=windows, prefills=prefills, failed_boots={}, single_batches=single_batches)
-        given_up = {
-            task.config.fingerprint
-            for task in open_ones
-            if gave_up(task.config.fingerprint, task.boot_round, failed_boots)
-        }
+        given_up = {task.config.fingerprint for task in open_ones if gave_up(task.config.fingerprint, task.boot_round)}
     return tuple(config.name for config in plan.configs if config.fingerprint in given_up)
 
 

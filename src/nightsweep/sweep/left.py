@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from nightsweep.analysis.text import plural
 from nightsweep.errors import StoreUnavailable
 from nightsweep.plan.model import BootTask, SweepPlan
-from nightsweep.plan.remaining import failed_configs, gave_up, remaining, unmeasured_configs
+from nightsweep.plan.remaining import GivenUp, failed_configs, remaining, unmeasured_configs
 from nightsweep.ports import Store, Stored
 from nightsweep.sweep.deciding import decision_now
 
@@ -81,10 +81,10 @@ def worth_booting(
     store: Store, sweep_id: int, waiting: Sequence[BootTask], *, say: Callable[[str, str], None]
 ) -> list[BootTask]:
     """Return the boots of a pass without those of configs that a failure, which no retry mends, was found in since."""
-    failed = store.stored(sweep_id).failed_boots
+    given_up = GivenUp(store.stored(sweep_id).failed_boots)
     kept, dropped = list[BootTask](), dict[str, int]()
     for task in waiting:
-        if gave_up(task.config.fingerprint, task.boot_round, failed):
+        if given_up(task.config.fingerprint, task.boot_round):
             dropped[task.config.name] = dropped.get(task.config.name, 0) + 1
         else:
             kept.append(task)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import ItemsView
 from decimal import Decimal
 
 import pytest
@@ -11,7 +12,15 @@ from hypothesis import strategies as st
 
 from nightsweep.plan.model import CONTROL_ROUND, BootTask, PrefillRepeat, Repeat, SweepPlan
 from nightsweep.plan.order import boot_tasks
-from nightsweep.plan.remaining import MAX_FAILED_BOOTS, prefill_key, remaining, slots, temperature_key, window_key
+from nightsweep.plan.remaining import (
+    MAX_FAILED_BOOTS,
+    failed_configs,
+    prefill_key,
+    remaining,
+    slots,
+    temperature_key,
+    window_key,
+)
 from nightsweep.plan.sweepfile import load
 from tests.unit.plan.builders import a_night
 
@@ -237,3 +246,24 @@ def test_a_controls_extra_boots_are_left_until_they_are_measured_and_not_after()
     control = [key for key in windows if key[3] >= CONTROL_ROUND]
     del windows[control[0]]
     assert work_of(remaining(plan, windows=windows, prefills=prefills, failed_boots={}))[0].index == control[0][3]
+
+
+class _Walked(dict[tuple[str, int], tuple[str, ...]]):
+    """Failed boots that count how often they are gone through."""
+
+    walks = 0
+
+    def items(self) -> ItemsView[tuple[str, int], tuple[str, ...]]:
+        self.walks += 1
+        return super().items()
+
+
+def test_what_failed_is_gone_through_as_often_for_a_hundred_failed_configs_as_for_one() -> None:
+    def walks(count: int) -> int:
+        plan = load(a_night(configs=count))
+        failed = _Walked({(one.fingerprint, 0): ("never",) for one in plan.configs})
+        named = failed_configs(plan, windows={}, prefills={}, failed_boots=failed, single_batches={})
+        assert named == tuple(one.name for one in plan.configs)
+        return failed.walks
+
+    assert walks(100) == walks(1)
