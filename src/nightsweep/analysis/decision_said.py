@@ -121,7 +121,8 @@ def ruling(decision: Decision, plan: SweepPlan) -> dict[str, Any]:
     """Return how a sweep's own rule decided, as it is kept with a person's decision; configs by name and fingerprint.
 
     Units:
-        As `decision_document`.
+        As `decision_document`; `weights` are [streams, temperature, weight] of each place. They are the plan's own, not scaled:
+        only their ratios count.
     """
     fingerprints = {config.name: config.fingerprint for config in plan.configs}
     standings = [
@@ -134,6 +135,7 @@ def ruling(decision: Decision, plan: SweepPlan) -> dict[str, Any]:
         "round": decision.number,
         "said": decision_said(decision),
         "objective": objective_said(plan),
+        "weights": [[c, float(t), weight] for c, t, weight in (() if plan.decide is None else plan.decide.weights)],
         "leader": standings[0]["fingerprint"] if standings else None,
         "standings": standings,
         "dropped": dict(decision.dropped),

@@ -24,7 +24,9 @@ Weights = Sequence[tuple[int, Decimal, float]]
 
 REWRITTEN = ("between", "objective", "incumbent")
 MOST_PARTS = 10**6
-"""Whole numbers up to this stand for weights; beyond it they are written as fractions of the largest."""
+"""Whole numbers up to this stand for weights that are exactly in their ratios; it is the largest weight that a file may have."""
+ROUNDING = 1e-12
+"""Ratio within which two shares are the same: they went through a few products and quotients of floats."""
 
 _ALIKE = re.compile(r"at ([\d, ]+) streams and T=([\d., ]+), all alike")
 _SHARE = re.compile(r"c=(\d+) T=([\d.]+) ([\d.]+)%")
@@ -117,12 +119,30 @@ def _weights(decision: Decision, plan: SweepPlan) -> tuple[Weights, list[str]]:
     """Return the weights that were decided by, and what is to be said where the file has others by now."""
     own = () if plan.decide is None else plan.decide.weights
     rule = decision.evidence.rule
-    if rule is None or rule["objective"] == objective_said(plan):
+    if rule is None:
         return own, []
-    said = weights_said(str(rule["objective"]))
-    if said is None:
+    decided = weights_kept(rule)
+    if decided is None:  # decided before weights were kept: the words are all there is
+        same, decided = rule["objective"] == objective_said(plan), weights_said(str(rule["objective"]))
+    else:
+        same = _same_shares(decided, own)
+    if same or decided is None:
         return own, []
-    return said, [f"Weighed as it was decided ({rule['objective']}); its sweep's file weighs otherwise by now."]
+    return decided, [f"Weighed as it was decided ({rule['objective']}); its sweep's file weighs otherwise by now."]
+
+
+def weights_kept(rule: Mapping[str, Any]) -> Weights | None:
+    """Return the weights that are kept with a decision (`decision_said.ruling`); None of one that has only their words."""
+    kept = rule.get("weights")
+    return None if kept is None else tuple((int(c), Decimal(str(t)), float(weight)) for c, t, weight in kept)
+
+
+def _same_shares(one: Weights, other: Weights) -> bool:
+    """Return whether both weigh the same places in the same ratios."""
+    shares = [{(c, t): weight / math.fsum(w for _, _, w in of) for c, t, weight in of} for of in (one, other)]
+    return shares[0].keys() == shares[1].keys() and all(
+        math.isclose(share, shares[1][place], rel_tol=ROUNDING) for place, share in shares[0].items()
+    )
 
 
 def weights_said(objective: str) -> Weights | None:
@@ -165,10 +185,11 @@ def _objective(
 
 
 def _in_parts(weights: Mapping[Any, float]) -> dict[Any, int | float]:
-    """Return weights in the same ratios, in the smallest whole numbers."""
+    """Return weights in the same ratios: in the smallest whole numbers, where none has exactly these as they are."""
     largest = max(weights.values())
     ratios = {key: Fraction(weight / largest).limit_denominator(MOST_PARTS) for key, weight in weights.items()}
     scale = math.lcm(*(ratio.denominator for ratio in ratios.values()))
-    if scale > MOST_PARTS or not all(ratios.values()):
-        return {key: weight / largest for key, weight in weights.items()}
+    exact = all(math.isclose(ratio, weights[key] / largest, rel_tol=ROUNDING) for key, ratio in ratios.items())
+    if scale > MOST_PARTS or not exact:
+        return dict(weights) if largest <= MOST_PARTS else {key: weight / largest for key, weight in weights.items()}
     return {key: int(ratio * scale) for key, ratio in ratios.items()}

@@ -74,6 +74,31 @@ def test_a_sweep_that_decides_by_itself_is_asked_again_between_its_own_configs_a
         assert ("its sweep's file weighs otherwise by now" in again.read_text()) == (later is not None)
 
 
+def test_the_weights_that_were_decided_by_come_back_exactly_and_of_an_older_decision_by_their_words(
+    desk: Desk, engine: sa.Engine
+) -> None:
+    weighed = decides(objective="{concurrency: {1: 0.123456789, 4: 0.987654321}}")
+    decided = enter(desk.store, weighed, DEPTH, box=BOX, prompts_hash=PROMPTS)
+    desk.five_is_the_block()
+    desk.rule()
+    later = decides(objective="{concurrency: {4: 1}}")
+    assert enter(desk.store, later, {}, box=BOX, prompts_hash=PROMPTS) == decided
+    exactly = [[1, 0.7, 0.123456789], [4, 0.7, 0.987654321]]
+    assert desk.listed()[0]["rule"]["weights"] == exactly
+    assert asked_weights(desk) == exactly
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE decisions SET evidence = evidence #- '{rule,weights}'"))
+    assert "weights" not in desk.listed()[0]["rule"]
+    assert asked_weights(desk) == [[1, 0.7, 1.0], [4, 0.7, 8.0]]
+
+
+def asked_weights(desk: Desk) -> list[list[float]]:
+    """Return what the sweep that asks again weighs: streams, temperature, weight."""
+    plan = load(desk.call(decisions, "show", "1", "--reask").stdout)
+    assert plan.decide is not None
+    return [[streams, float(degree), weight] for streams, degree, weight in plan.decide.weights]
+
+
 def test_what_was_accepted_is_said_where_it_is_asked_again(desk: Desk) -> None:
     desk.depth()
     desk.five_is_the_block()

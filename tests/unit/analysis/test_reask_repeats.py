@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from decimal import Decimal
 
@@ -50,6 +51,7 @@ def asked_again(
     among: Sequence[str] = ("d k=4", "d k=5"),
     by_now: str | None = None,
     ruled: bool = True,
+    words_only: bool = False,
 ) -> tuple[str, SweepPlan]:
     """Return the file that asks again for `d k=5`, and its plan.
 
@@ -57,6 +59,7 @@ def asked_again(
         at: The cells that it was decided at.
         by_now: The sweep's file by now, where it was changed.
         ruled: Whether the sweep's own rule was kept with the decision.
+        words_only: Whether it was kept before weights were.
     """
     plan = load(file)
     named = {config.name: config.fingerprint for config in plan.configs}
@@ -65,6 +68,9 @@ def asked_again(
         Standing(plan.config(one).name, 0.01 * place, 0.01, 3.0, 0.01, False, 5, 2)
         for place, one in enumerate(plan.decide.between)
     ]
+    rule = ruling(Ruled(DECIDED, 3, "", (), tuple(standings)), plan)
+    if words_only:
+        del rule["weights"]
     decision = a_decision(
         chosen=named["d k=5"],
         chosen_name="d k=5",
@@ -76,7 +82,7 @@ def asked_again(
                 for streams, degrees in at
             ),
             {named[name]: name for name in among},
-            rule=ruling(Ruled(DECIDED, 3, "", (), tuple(standings)), plan) if ruled else None,
+            rule=json.loads(json.dumps(rule)) if ruled else None,
         ),
     )
     text = reask(decision, found, Now(), plan=load(by_now or file), file_text=by_now or file)
@@ -238,6 +244,65 @@ def test_a_file_that_weighs_otherwise_by_now_is_asked_as_it_was_decided(
     assert "its sweep's file weighs otherwise by now" in text
     unruled = asked_again(decided, RULE, by_now=changed, ruled=False)[1]
     assert weights(unruled) == pytest.approx(weights(load(changed))), "a decision without a rule goes by the file"
+
+
+EXACT = [
+    ("{1: 0.123456789, 4: 0.987654321}", {1: 0.123456789, 4: 0.987654321}),  # 1 to 8, but for their last digits
+    ("{1: 0.3333333333, 4: 0.6666666667}", {1: 0.3333333333, 4: 0.6666666667}),
+    ("{1: 4567, 4: 5433}", {1: 4567, 4: 5433}),  # told as 22.8% and 27.2% at each temperature, as of 21 and 25
+    ("{1: 1, 4: 9999}", {1: 1, 4: 9999}),  # told as 0.0% and 50.0%
+]
+
+
+@pytest.mark.parametrize(("weighed", "exactly"), EXACT)
+def test_weights_that_words_have_to_a_tenth_of_a_percent_are_asked_exactly(
+    weighed: str, exactly: dict[int, float]
+) -> None:
+    file = a_sweep(f", objective: {{concurrency: {weighed}}}", cells="concurrency: [1, 4, 8]")
+    changed = a_sweep(", objective: {concurrency: {8: 1}}", cells="concurrency: [1, 4, 8]")
+    for by_now in (changed, None):
+        text, plan = asked_again(file, RULE, by_now=by_now)
+        assert plan.decide is not None
+        assert {(c, float(t)): w for c, t, w in plan.decide.weights} == {
+            (c, t): w for c, w in exactly.items() for t in (0.7, 1.0)
+        }
+        assert ("its sweep's file weighs otherwise by now" in text) == (by_now is not None)
+
+
+def test_weights_whose_products_are_more_than_a_file_may_have_are_asked_in_their_ratios() -> None:
+    both = "{concurrency: {1: 999999.7, 4: 123456.7}, temperature: {0.7: 1000000, 1.0: 0.7}}"
+    by_now = a_sweep(", objective: {concurrency: {4: 1}}")
+    plan = asked_again(a_sweep(f", objective: {both}"), RULE, by_now=by_now)[1]
+    assert weights(plan) == pytest.approx(weights(load(a_sweep(f", objective: {both}"))), rel=1e-12)
+
+
+def test_a_file_whose_words_are_the_same_but_not_its_weights_weighs_otherwise() -> None:
+    decided, by_now = (
+        a_sweep(f", objective: {{concurrency: {one}}}") for one in ("{1: 4567, 4: 5433}", "{1: 21, 4: 25}")
+    )
+    assert objective_said(load(decided)) == objective_said(load(by_now))
+    text, plan = asked_again(decided, RULE, by_now=by_now)
+    assert weights(plan) == weights(load(decided))
+    assert "its sweep's file weighs otherwise by now" in text
+
+
+@pytest.mark.parametrize("by_now", ["{1: 6, 4: 2}", "{1: 0.3, 4: 0.1}", "{1: 0.75, 4: 0.25}"])
+def test_a_file_with_other_numbers_in_the_same_ratios_weighs_as_it_did(by_now: str) -> None:
+    decided, changed = (a_sweep(f", objective: {{concurrency: {one}}}") for one in ("{1: 3, 4: 1}", by_now))
+    text, plan = asked_again(decided, RULE, by_now=changed)
+    assert weights(plan) == weights(load(decided))
+    assert "weighs otherwise by now" not in text
+
+
+def test_a_decision_of_which_only_words_are_kept_is_asked_again_by_them() -> None:
+    decided = a_sweep(", objective: {concurrency: {1: 4567, 4: 5433}}")
+    text, plan = asked_again(decided, RULE, by_now=a_sweep(", objective: {concurrency: {4: 1}}"), words_only=True)
+    assert weights(plan) == pytest.approx(weights(load(decided)), abs=1e-3)
+    assert weights(plan)[1, 0.7] == pytest.approx(21 / 92)
+    assert "its sweep's file weighs otherwise by now" in text
+    text, plan = asked_again(decided, RULE, words_only=True)
+    assert weights(plan) == weights(load(decided))
+    assert "weighs otherwise by now" not in text
 
 
 def test_a_file_that_names_other_contenders_by_now_is_asked_between_those_of_the_decision() -> None:

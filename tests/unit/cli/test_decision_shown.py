@@ -191,6 +191,7 @@ def test_a_persons_decision_keeps_the_rules_own_end_and_does_not_warn_of_what_th
     assert (rule["state"], rule["said"]) == ("decided", decision_said(night.decision()))
     assert [one["config"] for one in rule["standings"]] == ["k=3", "k=4", "k=2"]
     assert rule["objective"] == "geometric mean of decode rates at 1, 4, 16 streams and T=0.7, 1.0, all alike"
+    assert rule["weights"] == [[streams, degree, 1.0] for streams in (1, 4, 16) for degree in (0.7, 1.0)]
     assert decision.evidence.runner_up == next(c.fingerprint for c in night.plan.configs if c.name == "k=4")
     assert not any("not shown to be better" in one for one in decision.evidence.warnings)
     lone = [one for one in (*decision.evidence.warnings, *decision.evidence.of_runner_up) if "one run" in one]
