@@ -29,6 +29,7 @@ from nightsweep.errors import BoxBusy, SweepError, SweepPaused
 from nightsweep.plan.model import BootTask, Cell, EngineConfig, Schedule
 from nightsweep.plan.nights import night_end
 from nightsweep.ports import Progress
+from nightsweep.service.dispatch import RUNNER_ENDS
 from nightsweep.service.prefect_api import PrefectApi
 from nightsweep.service.prefect_server import PrefectUnavailable
 from nightsweep.sweep.loop import run_sweep
@@ -140,6 +141,19 @@ def bring_production_back(flow: Any, flow_run: Any, state: Any) -> None:
     restore_production(wiring.settings_for_rescue(say), say=say)
 
 
+def note_cancelled(flow: Any, flow_run: Any, state: Any) -> None:
+    """Have the sweep say that a person cancelled it. A runner that is told to end cancels its runs, too: no person wished that.
+
+    Called as `bring_production_back` is, and after it: production comes first.
+    """
+    if state.message == RUNNER_ENDS:
+        return
+    from nightsweep import rescue_database
+
+    say = logging.getLogger("nightsweep").warning
+    rescue_database.note_cancelled(wiring.settings_for_rescue(say), str(flow_run.id), say=say)
+
+
 def reconcile() -> threading.Thread:
     """Bring back what a dead sweep took down, in a thread: production may take minutes, and the flow is served meanwhile.
 
@@ -167,7 +181,7 @@ def _bring_all_back() -> None:
     log_prints=False,
     retries=0,
     persist_result=False,
-    on_cancellation=[bring_production_back],
+    on_cancellation=[bring_production_back, note_cancelled],
     on_crashed=[bring_production_back],
     on_failure=[bring_production_back],
 )

@@ -1,4 +1,4 @@
-"""The database for whoever brings production back: asked when it answers, and never waited for or started."""
+"""The database for whoever comes after a sweep's process: asked when it answers, and never waited for or started."""
 
 from __future__ import annotations
 
@@ -42,6 +42,18 @@ def owed_by_database(chosen: Settings, *, say: Say) -> Iterator[Debts | None]:
         yield Debts(engine) if ready else None
     finally:
         engine.dispose()
+
+
+def note_cancelled(chosen: Settings, flow_run: str, *, say: Say) -> None:
+    """Have the sweep of a run that a person cancelled in Prefect say so: its process only knows that it was told to end."""
+    with owed_by_database(chosen, say=say) as debts:
+        try:
+            said = None if debts is None else debts.end_cancelled(flow_run)
+        except SweepError as error:
+            say(f"the database could not be told that run {flow_run} was cancelled: {error}")
+            return
+        if said is not None:
+            say(said)
 
 
 def _embedded_answers(chosen: Settings, say: Say) -> bool:

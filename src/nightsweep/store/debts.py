@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nightsweep.store import catalog, intents
+from nightsweep.store import catalog, intents, leases
 from nightsweep.store.leases import NOW
 from nightsweep.store.schema import boxes, production_intents, sweeps
 from nightsweep.store.session import MachineTime, Outage, Patient
@@ -66,15 +66,27 @@ class Debts:
         """Wish that the sweep which has it down stops at once."""
         self._do.run(lambda c: catalog.wish_stop(c, debt.sweep_id, wish="drop"))
 
+    def end_cancelled(self, flow_run: str) -> str | None:
+        """Have the sweep of a run that a person cancelled in Prefect say so; return its note, None where it had ended before."""
+        ended = self._do.run(lambda c: leases.end_cancelled(c, flow_run))
+        if ended is None:
+            return None
+        sweep_id, note = ended
+        self._tell(sweep_id, "sweep_cancelled", "info", note)
+        return note
+
     def settle(
         self, debt: Debt, *, outcome: str, checks: Mapping[str, Any] | None, news: Sequence[tuple[str, str, str]]
     ) -> None:
         """Record how production fares, with events (kind, level, message)."""
         self._do.run(lambda c: intents.close(c, debt.intent_id, outcome=outcome, checks=checks))
         for kind, level, message in news:
-            event: dict[str, Any] = {"kind": kind, "level": level, "message": message, "sweep_id": debt.sweep_id}
-            key = uuid.uuid4()  # of one event, however often it must be told until it is kept
-            self._do.run(partial(catalog.add_event, key=key, at=self._clock.now(), **event))
+            self._tell(debt.sweep_id, kind, level, message)
+
+    def _tell(self, sweep_id: int, kind: str, level: str, message: str) -> None:
+        event: dict[str, Any] = {"kind": kind, "level": level, "message": message, "sweep_id": sweep_id}
+        key = uuid.uuid4()  # of one event, however often it must be told until it is kept
+        self._do.run(partial(catalog.add_event, key=key, at=self._clock.now(), **event))
 
 
 def _open(connection: sa.Connection) -> tuple[Debt, ...]:

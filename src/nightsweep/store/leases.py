@@ -12,7 +12,7 @@ from collections.abc import Callable
 import sqlalchemy as sa
 
 from nightsweep.errors import BoxBusy, LeaseLost, NotFound
-from nightsweep.ports import Lease
+from nightsweep.ports import INTERRUPTED, Lease
 from nightsweep.store.columns import NOW as NOW
 from nightsweep.store.owner import lives_here, owner_is_dead
 from nightsweep.store.schema import LIVE_STATES, boots, boxes, sweeps
@@ -162,3 +162,32 @@ def release(connection: sa.Connection, lease: Lease, *, state: str, note: str) -
         .where(sweeps.c.id == lease.sweep_id)
         .values(state=state, note=note, lease_owner=None, lease_until=None, stop_wish=None, ended_at=NOW)
     )
+
+
+def end_cancelled(connection: sa.Connection, flow_run: str) -> tuple[int, str] | None:
+    """Record that a person cancelled, in Prefect, the run that carried a sweep out; return the sweep and its note.
+
+    None, with nothing changed, where the run carried no sweep out, the sweep had come to its own end before, or somebody
+    who is not known to be dead holds it.
+    """
+    row = connection.execute(
+        sa.select(sweeps.c.id, sweeps.c.box_id, sweeps.c.state, sweeps.c.note, sweeps.c.lease_owner)
+        .where(sweeps.c.prefect_run == flow_run)
+        .order_by(sweeps.c.id.desc())
+        .limit(1)
+        .with_for_update(key_share=True)
+    ).one_or_none()
+    if row is None:
+        return None
+    first, *rest = (row.note or "").split("; ")
+    killed = row.state == "running" and owner_is_dead(row.lease_owner)
+    if not (killed or row.state == "interrupted" or (row.state == "partial" and first.startswith(INTERRUPTED))):
+        return None
+    if killed:
+        lose_boots(connection, row.box_id)
+    kept = rest if row.state == "partial" else []
+    note = "; ".join((f"cancelled in Prefect: `nightsweep resume {row.id}` goes on with it", *kept))
+    values = {"state": "cancelled", "note": note, "lease_owner": None, "lease_until": None, "stop_wish": None}
+    ended = {"ended_at": sa.func.coalesce(sweeps.c.ended_at, NOW)}
+    connection.execute(sa.update(sweeps).where(sweeps.c.id == row.id).values(**values, **ended))
+    return int(row.id), note

@@ -8,14 +8,20 @@ import uuid
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from prefect.client.schemas.objects import FlowRun as FlowRunOfPrefect
+from prefect.states import Cancelling
 
+from flows.sweep import note_cancelled, sweep
 from nightsweep import wiring
 from nightsweep.analysis.values import WindowRow
+from nightsweep.service.dispatch import RUNNER_ENDS
 from nightsweep.service.prefect_api import FlowRun
+from nightsweep.store.owner import new_owner
 from nightsweep.sweep.loop import box_of
 from nightsweep.units import Seconds
 from tests.component.flow.kit import Served
 from tests.component.sweep.kit import EVERYTHING, MTP, PLAIN, a_file, engines_of, kill, until
+from tests.storekit.builders import a_night
 
 pytestmark = pytest.mark.slow
 
@@ -85,7 +91,8 @@ def test_prefects_cancel_ends_the_engine_and_the_next_run_goes_on(service: Serve
     assert time.monotonic() - began < 25
     assert engines_of(service.home) == []
     sweep = service.queries.sweep_of("stopped")
-    assert (sweep.state, sweep.owner) == ("partial", None)
+    assert (sweep.state, sweep.owner) == ("cancelled", None)
+    assert sweep.note == f"cancelled in Prefect: `nightsweep resume {sweep.sweep_id}` goes on with it"
     kept = len(windows_of(service, "stopped"))
     again = service.start(text, name="stopped")
     until(lambda: len(windows_of(service, "stopped")) > kept, seconds=60)
@@ -93,6 +100,22 @@ def test_prefects_cancel_ends_the_engine_and_the_next_run_goes_on(service: Serve
     service.ended(again)
     rows = [row for row in windows_of(service, "stopped") if not row.flags]
     assert len({row.repeat for row in rows}) == len(rows)
+
+
+def test_a_runner_that_ends_by_itself_makes_no_sweep_a_cancelled_one(
+    service: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NIGHTSWEEP_HOME", str(service.home))
+    with wiring.open_store(service.chosen) as store:
+        night = a_night(store, owner=new_owner())
+        run = FlowRunOfPrefect(id=uuid.uuid4(), flow_id=uuid.uuid4())
+        store.note_prefect_run(night.sweep_id, str(run.id))
+        store.release(night.lease, state="partial", note="interrupted: received SIGTERM")
+    states = []
+    for message in (RUNNER_ENDS, "Flow run was cancelled."):
+        note_cancelled(sweep, run, Cancelling(message=message))
+        states.append(service.queries.sweep_of(str(night.sweep_id)).state)
+    assert states == ["partial", "cancelled"]
 
 
 def test_a_flow_that_is_killed_leaves_no_engine_once_its_hook_has_run(service: Served) -> None:
