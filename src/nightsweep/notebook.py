@@ -17,6 +17,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from nightsweep.analysis import asking, documents, grouping, records, whole_runs, wholes
+from nightsweep.analysis.cell_documents import CELL_FIELDS, cell_document
 from nightsweep.analysis.values import Filters, WindowRow
 from nightsweep.errors import BadFilter, ExtraMissing, NotFound
 from nightsweep.plan.words import WHOLE_RUN
@@ -91,7 +92,7 @@ class Notebook:
     def cells(self, **asked: Unpack[Asked]) -> DataFrame:
         """Return a row for each cell and conditions: every number with mean, n, boots, min, max, sd, cv."""
         found = self._queries.cells(self._filters(asked))
-        return _frame(map(documents.cell_document, found), fields=documents.CELL_FIELDS)
+        return _frame(map(cell_document, found), fields=CELL_FIELDS)
 
     def whole_runs(self, **asked: Unpack[Asked]) -> DataFrame:
         """Return a row for each imported cell of whole runs: another client's rates, which are no decode rates."""

@@ -8,12 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from nightsweep.analysis.values import (
     BootRow,
-    CellSummary,
     Event,
     PrefillRow,
     PrefillSummary,
@@ -29,35 +27,8 @@ from nightsweep.analysis.text import temperature_or_none
 
 Document = dict[str, Any]
 
-_SPREAD = ("mean", "n", "boots", "min", "max", "sd", "cv")
-
-CELL_FIELDS: tuple[str, ...] = (
-    "config",
-    "config_fingerprint",
-    "concurrency",
-    "temperature",
-    *(f"decode_rate_tokens_per_second.{part}" for part in _SPREAD),
-    *(f"decode_rate_per_stream_tokens_per_second.{part}" for part in _SPREAD),
-    *(f"acceptance_length.{part}" for part in _SPREAD),
-    *(f"acceptance_rate.{part}" for part in _SPREAD),
-    *(f"step_time_seconds.{part}" for part in _SPREAD),
-    *(f"tokens_per_step_and_stream.{part}" for part in _SPREAD),
-    *(f"occupancy.{part}" for part in _SPREAD),
-    *(f"streams_per_step.{part}" for part in _SPREAD),
-    *(f"ttft_p50_seconds.{part}" for part in _SPREAD),
-    *(f"tpot_p50_seconds.{part}" for part in _SPREAD),
-    "windows_flagged",
-    "flags",
-    "engine_versions",
-    "not_applied",
-    "notes",
-    "conditions",
-    "box",
-    "simulated",
-    "source",
-    "runs",
-)
-"""Columns of the CSV of cells: dotted paths into `cell_document`."""
+SPREAD_PARTS = ("mean", "n", "boots", "min", "max", "sd", "cv")
+"""What is told of a number: keys of `spread_document`."""
 
 BOOT_FIELDS: tuple[str, ...] = (
     "boot_id",
@@ -121,49 +92,6 @@ SWEEP_FIELDS: tuple[str, ...] = (
     "source",
 )
 """Columns of the CSV of sweeps: keys of `sweep_document`."""
-
-
-def cell_document(cell: CellSummary) -> Document:
-    """Return a cell; every number with mean, n, boots, min, max, sd and CV (a ratio).
-
-    `n` counts stored rows, `runs` the runs that stand behind the rate: more where an imported row is a mean of several, null
-    where its file does not say how many.
-    """
-    return {
-        "config": cell.config,
-        "config_fingerprint": cell.config_fingerprint,
-        "concurrency": cell.concurrency,
-        "temperature": temperature_or_none(cell.temperature),
-        "decode_rate_tokens_per_second": spread_document(cell.decode_rate),
-        "decode_rate_per_stream_tokens_per_second": spread_document(cell.per_stream),
-        "acceptance_length": spread_document(cell.acceptance_length),
-        "acceptance_rate": spread_document(cell.acceptance_rate),
-        "step_time_seconds": spread_document(cell.step_time),
-        "tokens_per_step_and_stream": spread_document(cell.tokens_per_step_and_stream),
-        "occupancy": spread_document(cell.occupancy),
-        "streams_per_step": spread_document(cell.streams_per_step),
-        "ttft_p50_seconds": spread_document(cell.ttft_p50),
-        "tpot_p50_seconds": spread_document(cell.tpot_p50),
-        "windows_flagged": cell.flagged,
-        "flags": dict(cell.flag_counts),
-        "engine_versions": list(cell.engine_versions),
-        "not_applied": list(cell.not_applied),
-        "notes": list(cell.notes),
-        "conditions": cell.conditions,
-        "box": cell.box,
-        "simulated": cell.simulated,
-        "source": source_of(cell.source),
-        "runs": 0 if cell.decode_rate is None else cell.decode_rate.runs,
-    }
-
-
-def single_batch_document(cell: CellSummary) -> Document:
-    """Return a single-batch cell: as a cell, with the rate as SGLang's report states it."""
-    return {
-        **cell_document(cell),
-        "kind": "single_batch",
-        "report_rate_tokens_per_second": spread_document(cell.report_rate),
-    }
 
 
 def source_of(source: str | None) -> str:
@@ -313,52 +241,25 @@ def spread_document(spread: Spread | None) -> Document | None:
     """Return a mean with its run count and range; null when nothing was measured."""
     if spread is None:
         return None
-    return {
-        "mean": spread.mean,
-        "n": spread.n,
-        "boots": spread.boots,
-        "min": spread.minimum,
-        "max": spread.maximum,
-        "sd": spread.sd,
-        "cv": spread.cv,
-    }
+    return dict(zip(SPREAD_PARTS, spread_parts(spread), strict=True))
 
 
-_PLAIN = frozenset((float, int, str, type(None)))
-"""Types of nearly all fields of a long list, which CSV's writer takes as they are: they are spared a call."""
+def spread_parts(spread: Spread) -> tuple[float | None, ...]:
+    """Return what is told of a number, in the order of `SPREAD_PARTS`."""
+    return (spread.mean, spread.n, spread.boots, spread.minimum, spread.maximum, spread.sd, spread.cv)
 
 
 def flat_rows(documents: Iterable[Document], *, fields: Sequence[str]) -> tuple[tuple[str, ...], list[list[Any]]]:
-    """Return header and rows for `csv.writer`: dotted paths become names with an underscore, absent is None (an empty field).
+    """Return header and rows for `csv.writer`: dotted paths become names with an underscore, absent is an empty field.
 
     Lists are joined by "; ", mappings become "key=value; ...".
     """
-    header = tuple(path.replace(".", "_") for path in fields)
-    runs = _runs(fields)
-    rows = []
-    for document in documents:
-        row: list[Any] = []
-        for head, inner, paths in runs:
-            whole = document.get(head) if inner else None
-            if type(whole) is dict and document.keys().isdisjoint(paths):
-                row += map(whole.__getitem__, inner)
-            else:
-                row += [at_path(document, path) for path in paths]
-        rows.append([value if type(value) in _PLAIN else _flat(value) for value in row])
-    return header, rows
+    return header_of(fields), [[flat(at_path(document, path)) for path in fields] for document in documents]
 
 
-def _runs(fields: Sequence[str]) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
-    """Return (head, keys below it, whole paths) of neighbours below one head, which are looked up at once.
-
-    What is below none has no keys.
-    """
-    found = []
-    for head, group in groupby(fields, key=lambda path: path.partition(".")[0]):
-        paths = tuple(group)
-        inner = tuple(path.partition(".")[2] for path in paths)
-        found.append((head, inner if all(inner) and not any("." in key for key in inner) else (), paths))
-    return found
+def header_of(fields: Iterable[str]) -> tuple[str, ...]:
+    """Return the columns' names of dotted paths."""
+    return tuple(path.replace(".", "_") for path in fields)
 
 
 def at_path(document: Mapping[str, Any], path: str) -> Any:
@@ -373,7 +274,8 @@ def at_path(document: Mapping[str, Any], path: str) -> Any:
     return found
 
 
-def _flat(value: Any) -> str:
+def flat(value: Any) -> str | int | float:
+    """Return what stands in a field of a row for `csv.writer`."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -382,7 +284,7 @@ def _flat(value: Any) -> str:
         return "; ".join(f"{key}={_item(item)}" for key, item in value.items())
     if isinstance(value, list | tuple):
         return "; ".join(_item(item) for item in value)
-    return str(value)
+    return value if isinstance(value, int | float) else str(value)
 
 
 def _item(value: Any) -> str:

@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from nightsweep.analysis import text
-from nightsweep.analysis.documents import Document, at_path, plain_json
+from nightsweep.analysis.documents import SPREAD_PARTS, Document, at_path, plain_json
 from nightsweep.analysis.tables import Column, Group, Row, Table
 
 T = TypeVar("T")
 Record = dict[str, Any]
 
-PARTS = ("mean", "n", "boots", "min", "max", "sd", "cv")
-"""What stands of a number beside its name; `decode_rate` alone means its mean."""
 LISTED = 12
 """Columns that an error names at most."""
 
@@ -37,9 +35,9 @@ def column_of(word: str, names: Sequence[str]) -> str:
     if asked in names:
         return asked
     base, _, part = asked.rpartition("_")
-    if asked in PARTS:
+    if asked in SPREAD_PARTS:
         base, part = "decode_rate", asked
-    elif part not in PARTS:
+    elif part not in SPREAD_PARTS:
         base, part = asked, "mean"
     fitting = [name for name in names if base and name.startswith(base) and name.endswith(f"_{part}")]
     if fitting:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nightsweep.analysis import text
-from nightsweep.analysis.documents import CELL_FIELDS, Document, cell_document, spread_document
+from nightsweep.analysis.cell_documents import CELL_FIELDS, cell_document
+from nightsweep.analysis.documents import Document, spread_document
 from nightsweep.analysis.leading import cell_notes
 from nightsweep.analysis.tables import (
     Column,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from nightsweep.analysis import documents, grouping, listings, records, tables, whole_runs
+from nightsweep.analysis.cell_documents import CELL_FIELDS, cell_document, cell_rows, single_batch_document
 from nightsweep.analysis.summary import summarise_prefills
 from nightsweep.analysis.values import CellSummary, Filters, PrefillRow
 from nightsweep.cli import filters, render, shaping
@@ -113,16 +115,18 @@ def _show_cells(
     shape: shaping.Shape,
     form: str,
 ) -> None:
-    fields, title = documents.CELL_FIELDS, f"Cells {filters.described(ctx)}".rstrip()
+    title = f"Cells {filters.described(ctx)}".rstrip()
     cells = shape.arranged(queries.cells(wanted), record=_record)
     whole = not shape.columns and shape.parquet is None and form != "csv"
+    told = form == "json" or shape.parquet is not None or bool(shape.columns and form == "table")
     alone, runs = (queries.cells(replace(wanted, kind=kind)) if whole else () for kind in (SINGLE_BATCH, WHOLE_RUN))
     listing = shaping.Listing(
         "cells",
-        [documents.cell_document(cell) for cell in cells] if form != "table" or not whole else (),
-        fields,
+        [cell_document(cell) for cell in cells] if told else (),
+        CELL_FIELDS,
         title,
         simulated=any(cell.simulated for cell in cells),
+        rows=partial(cell_rows, cells),
     )
     if shaping.shown(listing, shape, form=form):
         return
@@ -131,7 +135,7 @@ def _show_cells(
     if form == "json":
         document: documents.Document = {
             "cells": listing.documents,
-            "single_batches": [documents.single_batch_document(cell) for cell in alone],
+            "single_batches": [single_batch_document(cell) for cell in alone],
             "whole_runs": [whole_runs.whole_run_document(cell) for cell in runs],
             "prefills": [documents.prefill_document(one) for one in summarise_prefills(queries.prefills(wanted))],
         }
@@ -235,7 +239,7 @@ def _leaves_imported_out(queries: Queries, wanted: Filters, by: Sequence[str]) -
 
 
 def _record(cell: CellSummary) -> records.Record:
-    return records.record_of(documents.cell_document(cell), documents.CELL_FIELDS)
+    return records.record_of(cell_document(cell), CELL_FIELDS)
 
 
 def _keys(words: str) -> tuple[str, ...]:

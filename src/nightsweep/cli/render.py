@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import csv
 import functools
-import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 from rich.cells import cell_len
 
 from nightsweep.analysis import listings, tables, text
-from nightsweep.analysis.documents import Document, cell_document, finite, flat_rows, plain_json
+from nightsweep.analysis.cell_documents import cell_document
+from nightsweep.analysis.documents import Document, finite, flat_rows, plain_json
 from nightsweep.analysis.tables import Column, Row, Table
 from nightsweep.analysis.values import BootRow, CellSummary
 
@@ -131,17 +130,14 @@ def cells_json(summaries: Sequence[CellSummary]) -> str:
 
 def print_csv(documents: Iterable[Document], *, fields: Sequence[str]) -> None:
     """Write CSV; the header does not depend on what is absent."""
-    header, rows = flat_rows(documents, fields=fields)
-    written = _csv_text([header, *rows], quoting=csv.QUOTE_MINIMAL)
-    if "\r" in written:  # which Python before 3.13 leaves bare, and readers take for the end of a row
-        written = _csv_text([header, *rows], quoting=csv.QUOTE_NONNUMERIC)
-    click.echo(written, nl=False)
+    print_rows(*flat_rows(documents, fields=fields))
 
 
-def _csv_text(rows: Iterable[Sequence[Any]], *, quoting: Literal[0, 2]) -> str:
-    buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n", quoting=quoting).writerows(rows)
-    return buffer.getvalue()
+def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Write CSV of rows whose fields are plain: what `nightsweep.analysis.documents.flat` returns, or None."""
+    from nightsweep.cli.csv_text import csv_text  # tables need none of it
+
+    click.echo(csv_text(header, rows), nl=False)
 
 
 def terminal() -> Console | None:

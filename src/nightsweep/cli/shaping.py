@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from nightsweep.analysis import records
-from nightsweep.analysis.documents import Document, finite
+from nightsweep.analysis.documents import Document, finite, header_of
 from nightsweep.cli import render
 from nightsweep.errors import ExtraMissing, Unwritable
 
@@ -79,6 +79,7 @@ class Listing:
         name: Key of the rows in the JSON document.
         documents: One for each row.
         fields: Columns as paths into a document.
+        rows: What makes rows of CSV, of such paths, where that needs no documents.
     """
 
     name: str
@@ -86,32 +87,41 @@ class Listing:
     fields: Sequence[str]
     title: str
     simulated: bool = False
+    rows: Callable[[Sequence[str]], Sequence[Sequence[Any]]] | None = None
 
     @property
     def columns(self) -> list[str]:
         """All columns by name."""
-        return [path.replace(".", "_") for path in self.fields]
+        return list(header_of(self.fields))
 
-    def flat(self, document: Document) -> records.Record:
-        """Return a row as a flat record."""
-        return records.record_of(document, self.fields)
+    def paths(self, names: Sequence[str]) -> list[str]:
+        """Return the paths of columns, in the order of their names."""
+        path_of = dict(zip(self.columns, self.fields, strict=True))
+        return [path_of[name] for name in names]
+
+    def records(self, names: Sequence[str]) -> list[records.Record]:
+        """Return the rows as flat records of some columns, in the order of their names."""
+        paths = self.paths(names)
+        return [records.record_of(document, paths) for document in self.documents]
 
 
 def shown(listing: Listing, shape: Shape, *, form: str) -> bool:
     """Show the rows as asked for, and return True; False where the listing's own table is what was asked for."""
     names = shape.names(listing.fields)
     if shape.parquet is not None:
-        rows = [{name: listing.flat(document)[name] for name in names} for document in listing.documents]
-        write_parquet(rows, columns=names, path=shape.parquet)
+        write_parquet(listing.records(names), columns=names, path=shape.parquet)
         return True
     if form == "csv":
-        chosen = [path for name in names for path in listing.fields if path.replace(".", "_") == name]
-        render.print_csv(listing.documents, fields=chosen)
+        chosen = listing.paths(names)
+        if listing.rows is None:
+            render.print_csv(listing.documents, fields=chosen)
+        else:
+            render.print_rows(header_of(chosen), listing.rows(chosen))
         return True
     if not shape.columns:
         return False
     names = names if form == "json" else records.with_runs(names, listing.columns)
-    rows = [{name: listing.flat(document)[name] for name in names} for document in listing.documents]
+    rows = listing.records(names)
     if form == "json":
         render.print_json({listing.name: rows})
     else:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from nightsweep.analysis import documents, listings, text, wholes
+from nightsweep.analysis.cell_documents import cell_document
 from nightsweep.analysis.summary import summarise
 from nightsweep.analysis.values import BootRow
 from nightsweep.analysis.whole import WholeBoot, WholeWindow, derived_again
@@ -116,7 +117,7 @@ def _cell(queries: Queries, number: int, *, as_json: bool) -> None:
     cells = summarise(rows)
     if as_json:
         documented = [documents.window_document(row) for row in rows]
-        render.print_json({"cells": [documents.cell_document(cell) for cell in cells], "windows": documented})
+        render.print_json({"cells": [cell_document(cell) for cell in cells], "windows": documented})
     elif not rows:
         render.write([Line(f"cell {number} has no windows")])
     else:

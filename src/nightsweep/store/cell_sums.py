@@ -271,5 +271,5 @@ def _cell(
 def _with_stated(numbers: Mapping[str, Spread | None], notes: Sequence[str]) -> dict[str, Spread | None]:
     """Return the numbers with the runs that each row stands for: one, where no note says otherwise."""
     return {
-        name: spread and replace(spread, stated=stated_among(notes, n=spread.n)) for name, spread in numbers.items()
+        name: spread and spread._replace(stated=stated_among(notes, n=spread.n)) for name, spread in numbers.items()
     }

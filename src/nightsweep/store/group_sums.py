@@ -64,7 +64,7 @@ def _as_stated(
     def stated(group: GroupSummary) -> GroupSummary:
         notes = said.get(tuple(str(group.keys[name]) for name in by), [])
         numbers = {
-            name: spread and replace(spread, stated=stated_among(notes, n=spread.n))
+            name: spread and spread._replace(stated=stated_among(notes, n=spread.n))
             for name, spread in group.numbers.items()
         }
         return replace(group, numbers=numbers) if notes else group

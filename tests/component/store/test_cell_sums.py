@@ -250,8 +250,8 @@ def _rough(cell: CellSummary | GroupSummary) -> dict[str, Any]:
     """Return a cell, or a group, with its floats to 12 digits: two ways to sum up differ in the last ones."""
 
     def plain(value: Any) -> Any:
-        if isinstance(value, dict) and {"minimum", "sd"} <= set(value):
-            return {key: None if item is None else float(f"{item:.11g}") for key, item in value.items()}
+        if isinstance(value, Spread):
+            return {key: None if item is None else float(f"{item:.11g}") for key, item in value._asdict().items()}
         return {key: plain(item) for key, item in value.items()} if isinstance(value, dict) else value
 
     document = {name: plain(value) for name, value in asdict(cell).items()}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from nightsweep.analysis.caveats import caveats
-from nightsweep.analysis.documents import boot_document, cell_document
+from nightsweep.analysis.cell_documents import cell_document
+from nightsweep.analysis.documents import boot_document
 from nightsweep.analysis.listings import boots_table
 from nightsweep.analysis.report import report_markdown
 from nightsweep.analysis.summary import summarise

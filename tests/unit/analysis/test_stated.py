@@ -8,7 +8,7 @@ import pytest
 
 from nightsweep.analysis import text
 from nightsweep.analysis.caveats import caveats
-from nightsweep.analysis.documents import cell_document
+from nightsweep.analysis.cell_documents import cell_document
 from nightsweep.analysis.leading import lone_leads
 from nightsweep.analysis.stated import stated_among, stated_in, stated_of
 from nightsweep.analysis.summary import summarise

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightsweep.analysis.documents import cell_document
+from nightsweep.analysis.cell_documents import cell_document
 from nightsweep.analysis.summary import in_plan_order, spread_of, summarise, summarise_prefills
 from nightsweep.analysis.tables import cells_table, single_batch_table
 from nightsweep.analysis.values import scaled
