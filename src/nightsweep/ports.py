@@ -677,10 +677,14 @@ class Store(Protocol):
         restore_by: datetime | None,
         record: Mapping[str, Any] | None = None,
         traffic: Traffic | None = None,
+        replaces: bool = False,
     ) -> int:
         """Commit, before production is touched, what runs and how it comes back; returns the intent's id.
 
+        An intent that is open for it already stays, with what it has recorded, and becomes this sweep's.
+
         Args:
+            replaces: What is recorded now takes the place of what an open intent has recorded, which is kept beside it.
             record: All that bringing it back needs, without secrets; given back by `owed`.
             traffic: What it has served; None was not looked for. Of an intent that is open already, the newest that tells a
                 mean stays.

@@ -575,6 +575,18 @@ def test_an_intent_that_is_open_already_is_not_opened_twice(store: Store) -> Non
     assert store.open_intent(night.lease, a_production(), restore_by=None) not in (first, other)
 
 
+def test_an_open_intent_keeps_what_it_has_recorded_unless_it_is_told_that_another_container_takes_its_place(
+    store: Store,
+) -> None:
+    night = a_night(store)
+    first, second = {"id": "one", "image": "v1"}, {"id": "two", "image": "v2"}
+    intent = store.open_intent(night.lease, a_production(), restore_by=None, record=first)
+    store.open_intent(night.lease, a_production(), restore_by=None, record=second)
+    assert [dict(one.record) for one in store.owed(night.box_id)] == [first]
+    assert store.open_intent(night.lease, a_production(), restore_by=None, record=second, replaces=True) == intent
+    assert [dict(one.record) for one in store.owed(night.box_id)] == [second]
+
+
 def test_an_intent_that_is_not_there_cannot_be_closed(store: Store) -> None:
     with pytest.raises(NotFound):
         store.close_intent(4711, outcome="restored")

@@ -549,6 +549,7 @@ class FakeStore:
         restore_by: datetime | None,
         record: Mapping[str, Any] | None = None,
         traffic: Traffic | None = None,
+        replaces: bool = False,
     ) -> int:
         """See `ports.Store`."""
         with self._lock:
@@ -556,6 +557,8 @@ class FakeStore:
             for intent_id, intent in self.intents.items():
                 if (intent.box_id, intent.production.name) == (lease.box_id, production.name) and not intent.closed:
                     intent.sweep_id, intent.restore_by = lease.sweep_id, restore_by
+                    if replaces:
+                        intent.production, intent.record = production, dict(record or {})
                     intent.restore_started_at = None
                     tells = traffic is not None and traffic.unknown is None
                     intent.traffic = traffic if tells else intent.traffic or traffic

@@ -165,12 +165,13 @@ def _production(night: Night) -> Iterator[Block]:
         return
     columns = ("container", "taken down", "start began", "serves again", "was away", "due by", "checked")
     rows = tuple(_production_row(night, row) for row in night.production)
-    served = (traffic.said(row.container, row.traffic, moment=night.local) for row in night.production if row.traffic)
+    served = [traffic.said(row.container, row.traffic, moment=night.local) for row in night.production if row.traffic]
+    handed = [row.taken_over_said(night.local) for row in night.production]
     yield tables.Table(
         "What was taken down, and how it came back",
         tuple(tables.Column(heading, right=False) for heading in columns),
         (tables.Group("", rows),),
-        notes=tuple(text.printable(one) for one in served if one is not None),
+        notes=tuple(text.printable(one) for one in (*handed, *served) if one is not None),
         simulated=night.sweep.simulated,
     )
 

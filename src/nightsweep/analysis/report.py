@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 
 from nightsweep.analysis import listings, markdown, tables, text
@@ -23,6 +24,7 @@ from nightsweep.analysis.figures import (
     step_time_figure,
 )
 from nightsweep.analysis.runs import runs_table, single_batch_runs_table
+from nightsweep.analysis.schedules import local
 from nightsweep.analysis.series import known_series
 from nightsweep.analysis.sides import Document, Documents
 from nightsweep.analysis.summary import in_plan_order, summarise, summarise_prefills
@@ -380,6 +382,13 @@ def _timeline(told: Reported) -> Iterator[Block]:
         yield Heading(2, "Timeline")
         yield timeline_figure(ran)
         yield table
+    taken = [row.taken_over_said(lambda moment: _local(moment, zone=ran.zone)) for row in told.production]
+    if any(taken):
+        yield Bullets(tuple(f"production {text.printable(one)}" for one in taken if one is not None))
+
+
+def _local(moment: datetime | None, *, zone: str) -> str:
+    return text.ABSENT if moment is None else local(moment, zone=zone)
 
 
 def _flagged(windows: Sequence[WindowRow]) -> Iterator[Block]:

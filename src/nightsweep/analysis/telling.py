@@ -80,7 +80,7 @@ def _lines(night: Night, down: Sequence[str], *, problems: Sequence[str], summar
     left = "" if night.left is None else f", {night.left:,} left"
     yield f"{sweep.repeats_clean:,} of {sweep.repeats_planned:,} planned windows done{left}. {sweep.note or ''}".rstrip()
     for row in newest_of_each(night.production):
-        yield f"Production {row.container}: {_back(row, night)}."
+        yield f"Production {row.taken_over_said(night.local) or f'{row.container}: {_back(row, night)}'}."
     best = best_lines(night.cells)
     if best:
         yield "Ahead so far (decode rate, all streams):"

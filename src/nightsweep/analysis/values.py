@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -370,14 +370,21 @@ class ProductionRow:
     @property
     def said(self) -> str:
         """How it stands, as people are told."""
-        return FARES[self.fares]
+        return FARES[self.fares].format(by=self.taken_over_by)
+
+    def taken_over_said(self, moment: Callable[[datetime | None], str]) -> str | None:
+        """Return which later sweep has taken it over, and since when it serves again or how it stands; None where none has."""
+        if self.taken_over_by is None:
+            return None
+        ended = f"serves again since {moment(self.closed)}" if self.fares == "serves" else self.said
+        return f"{self.container} was taken over by sweep {self.taken_over_by} on {moment(self.taken_over)}; it {ended}"
 
 
 FARES = {
     "serves": "serves",
     "starting": "is starting",
     "given up": "is given up: a person said that it shall not come back",
-    "taken over": "is down for a later sweep, which brings it back",
+    "taken over": "is down for sweep {by}, which brings it back",
     "down": "DOES NOT SERVE",
 }
 """What is said of production, by `ProductionRow.fares`."""

@@ -192,9 +192,12 @@ def _facts(
 
 
 def _production(queries: Queries, sweep: SweepRow) -> Iterator[tuple[str, str]]:
-    """Yield what is down for the sweep now, and what brings it back."""
+    """Yield what is down for the sweep now, and what brings it back; and what a later sweep has taken over from it."""
     for one in queries.productions(sweep.sweep_id):
-        if one.closed is not None:
+        taken = one.taken_over_said(lambda moment: f"{text.moment(moment)} UTC")
+        if taken is not None:
+            yield "taken", text.printable(taken)
+        if one.closed is not None or taken is not None:
             continue
         by = "" if one.restore_by is None else f", to serve by {text.moment(one.restore_by)} UTC"
         told = by if sweep.state == "running" else ": `nightsweep restore` brings it back"

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nightsweep.store import catalog, intents, leases
+from nightsweep.store import catalog, handed, intents, leases
 from nightsweep.store.leases import NOW
 from nightsweep.store.schema import boxes, production_intents, sweeps
 from nightsweep.store.session import MachineTime, Outage, Patient
@@ -116,7 +116,7 @@ def _open(connection: sa.Connection) -> tuple[Debt, ...]:
             sweep_id=row.sweep_id,
             container=row.container_name,
             container_id=row.container_id,
-            record=dict(row.facts.get(intents.RECORD) or {}),
+            record=dict(row.facts.get(handed.RECORD) or {}),
             owner=row.lease_owner,
             lease_over=bool(row.over),
         )

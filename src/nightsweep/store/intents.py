@@ -14,15 +14,13 @@ from nightsweep.measurement.traffic import Traffic
 from nightsweep.measurement.traffic import document as traffic_document
 from nightsweep.ports import ForeignContainer, Lease, Owed
 from nightsweep.store.codec import clean_text, plain, without_secrets
+from nightsweep.store.handed import RECORD, newest
 from nightsweep.store.leases import NOW, hold
 from nightsweep.store.readings import kept as readings_kept
 from nightsweep.store.schema import production_intents as table
 
 CLOSING_OUTCOMES = ("restored", "abandoned")
 """What ends an intent: production serves again, or a person said that it shall not. Anything else is noted and stays open."""
-
-RECORD = "record"
-"""Key of an intent's facts: all that bringing production back needs."""
 
 
 def open_intent(
@@ -33,10 +31,15 @@ def open_intent(
     restore_by: datetime | None,
     record: Mapping[str, Any] | None,
     traffic: Traffic | None,
+    replaces: bool,
 ) -> int:
     """Record what runs and shall come back. One that is open for it already stays: it says what ran before anything stopped.
 
-    Its traffic alone is the newest count (`readings.kept`): production that somebody started meanwhile has served more.
+    Its traffic alone is the newest count (`readings.kept`): production that somebody started meanwhile has served more. That it
+    passed from one sweep to another is kept with it.
+
+    Args:
+        replaces: What is recorded now is to come back instead; what was recorded before is kept beside it.
     """
     hold(connection, lease)
     still_open = table.c.closed_at.is_(None)
@@ -61,13 +64,12 @@ def open_intent(
         opened_at=NOW,
         traffic=sa.null() if traffic is None else plain(traffic_document(traffic)),
     )
-    newest = {name: row.excluded[name] for name in ("sweep_id", "restore_by")}
     tells = traffic is not None and traffic.unknown is None
     served = {"traffic": readings_kept(table.c.traffic, row.excluded.traffic, tells=tells)}
     kept = row.on_conflict_do_update(
         index_elements=["box_id", "container_name"],
         index_where=still_open,
-        set_={**newest, **served, "restore_started_at": None},
+        set_={**newest(row.excluded, replaces=replaces), **served, "restore_started_at": None},
     )
     return int(connection.execute(kept.returning(table.c.id)).scalar_one())
 

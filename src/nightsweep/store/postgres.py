@@ -252,9 +252,10 @@ class PostgresStore:
         restore_by: datetime | None,
         record: Mapping[str, Any] | None = None,
         traffic: Traffic | None = None,
+        replaces: bool = False,
     ) -> int:
         """See `ports.Store`."""
-        given: dict[str, Any] = {"restore_by": restore_by, "record": record, "traffic": traffic}
+        given: dict[str, Any] = {"restore_by": restore_by, "record": record, "traffic": traffic, "replaces": replaces}
         return self._do.run(lambda c: intents.open_intent(c, lease, production, **given))
 
     def mark_intent(self, intent_id: int, *, stage: str) -> None:

@@ -23,7 +23,7 @@ from nightsweep.analysis.values import (
 )
 from nightsweep.errors import BadFilter, NotFound, StoreUnavailable
 from nightsweep.plan.words import IMPORT_WROTE
-from nightsweep.store import browse, cell_sums, group_sums, rows, statements
+from nightsweep.store import browse, cell_sums, group_sums, handed, rows, statements
 from nightsweep.store.schema import (
     boot_logs,
     boots,
@@ -112,10 +112,10 @@ class Queries:
         return self._all(wanted, rows.event)
 
     def productions(self, sweep_id: int) -> list[ProductionRow]:
-        """Return what a sweep took down last, oldest first, and how it came back."""
+        """Return what a sweep took down, oldest first, and how it came back; also what a later sweep has taken over since."""
         table = production_intents
-        wanted = sa.select(table).where(table.c.sweep_id == sweep_id).order_by(table.c.opened_at)
-        return self._all(wanted, rows.production_row)
+        wanted = sa.select(table).where(handed.of_sweep(sweep_id)).order_by(table.c.opened_at)
+        return self._all(wanted, lambda row: rows.production_row(row, sweep_id=sweep_id))
 
     # --- documents behind fingerprints
 

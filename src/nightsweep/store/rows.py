@@ -7,6 +7,7 @@ from typing import Any
 
 from nightsweep.analysis.values import BootRow, Event, PrefillRow, ProductionRow, SweepRow, WindowRow
 from nightsweep.measurement.traffic import from_document
+from nightsweep.store.handed import taken_over
 
 
 def window_row(row: Any) -> WindowRow:
@@ -165,8 +166,9 @@ def event(row: Any) -> Event:
     )
 
 
-def production_row(row: Any) -> ProductionRow:
+def production_row(row: Any, *, sweep_id: int) -> ProductionRow:
     """Return what was taken down for a sweep."""
+    taken = taken_over(row, sweep_id=sweep_id)
     return ProductionRow(
         container=row.container_name,
         opened=row.opened_at,
@@ -177,4 +179,6 @@ def production_row(row: Any) -> ProductionRow:
         outcome=row.outcome,
         checks=row.checks,
         traffic=None if row.traffic is None else from_document(row.traffic),
+        taken_over_by=None if taken is None else row.sweep_id,
+        taken_over=taken,
     )

@@ -24,10 +24,11 @@ from nightsweep.errors import (
 from nightsweep.measurement.traffic import Traffic
 from nightsweep.plan.model import Production
 from nightsweep.ports import ForeignContainer, Host, Lease, Owed
+from nightsweep.production.asking import ask
 from nightsweep.production.door import door_of
 from nightsweep.production.idle import Idleness, served, until_idle
 from nightsweep.production.news import news_of
-from nightsweep.production.record import Record, document, from_document, recorded
+from nightsweep.production.record import Record, differences, document, from_document, made_again, recorded
 from nightsweep.production.returning import Back, Helpers, bring_back
 from nightsweep.sweep.signals import signals_held
 from nightsweep.sweep.tools import StopWanted, Tools
@@ -86,10 +87,11 @@ class Guard:
             return
         traffic = self._when_idle(found, production, restore_by=restore_by, check=check) if found.running else None
         record = recorded(found, production, restore_by=restore_by)
-        if before is not None:  # what ran before anything was stopped counts
+        replaces = before is not None and self._made_anew(before, found, production)
+        if before is not None and not replaces:  # what ran before anything was stopped counts
             record = replace(before, url=record.url, ready_timeout=record.ready_timeout, restore_by=restore_by)
         with self._back_after(record):
-            self._take_down(found, record, traffic)
+            self._take_down(found, record, traffic, replaces=replaces)
             yield
 
     def keep_down(self) -> bool:
@@ -118,6 +120,30 @@ class Guard:
             self._host().stop_foreign(name, grace=STOP_GRACE)
             return True
         return False
+
+    def _made_anew(self, before: Record, found: ForeignContainer, production: Production) -> bool:
+        """Return whether somebody has made production anew since it was recorded: another container of its name, that serves.
+
+        Only what proves that it serves takes the place of what did before; either way the difference is told. An engine of ours
+        is never found here (`Host.foreign`).
+        """
+        if not found.running or found.paused or before.id in (None, found.id):
+            return False
+        door = door_of(found, url=production.url)
+        asked = ask(door, self._tools.probe)
+        missing = "; ".join(asked.unchecked) if door.base_url is None else asked.missing
+        said = (
+            f"{found.name} was made anew since an earlier sweep took it down: {'; '.join(differences(before, found))}"
+        )
+        if missing is not None:
+            said = f"{said}. It does not prove that it serves ({missing}): what was recorded before stays"
+            self._event("production_differs", said, level="warning")
+            return False
+        said = (
+            f"{said}. It serves, and is what comes back from now on; the earlier one was made by {made_again(before)}"
+        )
+        self._event("production_replaced", said, level="warning")
+        return True
 
     @contextlib.contextmanager
     def _back_after(self, record: Record) -> Iterator[None]:
@@ -184,10 +210,10 @@ class Guard:
         self._event("night_skipped", said, level="warning")
         raise StopWanted("partial", said)
 
-    def _take_down(self, found: ForeignContainer, record: Record, traffic: Traffic | None) -> None:
+    def _take_down(self, found: ForeignContainer, record: Record, traffic: Traffic | None, *, replaces: bool) -> None:
         """Commit the intent, then stop production."""
         store, lease = self._tools.store, self._lease
-        told: dict[str, Any] = {"record": document(record), "traffic": traffic}
+        told: dict[str, Any] = {"record": document(record), "traffic": traffic, "replaces": replaces}
         intent_id = store.open_intent(lease, found, restore_by=record.restore_by, **told)
         self._note(record)
         self._event("production_stopping", f"{found.name} is stopped for the sweep")

@@ -477,6 +477,31 @@ def test_what_was_taken_down_is_read_with_when_it_went_when_it_came_back_and_wha
     assert queries.productions(night.sweep_id + 1) == []
 
 
+def test_what_a_later_sweep_took_over_is_still_the_dead_ones_with_who_has_it_and_when_it_came_back(
+    store: PostgresStore, queries: Queries, engine: sa.Engine
+) -> None:
+    dead = a_night(store)
+    intent = store.open_intent(dead.lease, a_production(), restore_by=None, record={"id": "one"})
+    store.release(dead.lease, state="failed", note="")
+    later = a_night(store, a_plan(name="later"))
+    assert store.open_intent(later.lease, replace(a_production(), id="two"), restore_by=None, record={}) == intent
+    (was,), (now,) = queries.productions(dead.sweep_id), queries.productions(later.sweep_id)
+    assert (was.taken_over_by, was.fares, was.taken_over is not None) == (later.sweep_id, "taken over", True)
+    assert (now.taken_over_by, now.fares) == (None, "down")
+    store.open_intent(
+        later.lease, replace(a_production(), id="two"), restore_by=None, record={"id": "two"}, replaces=True
+    )
+    with engine.connect() as connection:
+        row = connection.execute(sa.text("SELECT container_id, facts FROM production_intents")).one()
+    assert (row.container_id, row.facts["record"]) == ("two", {"id": "two"})
+    ((replaced,), (taken,)) = row.facts["replaced"], row.facts["taken_over"]
+    assert (replaced["record"], replaced["container_id"]) == ({"id": "one"}, a_production().id)
+    assert taken["sweep_id"] == dead.sweep_id, "the same sweep again is no taking over"
+    store.close_intent(intent, outcome="restored")
+    (was,) = queries.productions(dead.sweep_id)
+    assert (was.taken_over_by, was.fares, was.closed is not None) == (later.sweep_id, "serves", True)
+
+
 def test_what_production_had_served_is_kept_with_its_intent_and_a_first_reason_stays(
     store: PostgresStore, queries: Queries
 ) -> None:

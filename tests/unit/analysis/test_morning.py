@@ -220,3 +220,23 @@ def test_a_night_in_which_nothing_ran_says_so() -> None:
     assert "Nothing was measured" in said
     assert "No production container was taken down" in said
     assert "None." in said
+
+
+TAKEN = replace(BACK, taken_over_by=7, taken_over=EVENING + timedelta(hours=1))
+
+
+def test_production_that_a_later_sweep_took_over_is_told_with_who_has_it_and_when_it_came_back() -> None:
+    told = "vllm-qwen was taken over by sweep 7 on Sat 23:30; it serves again since Sun 02:36"
+    night = a_night(production=(TAKEN,))
+    assert told in text_of(night)
+    assert f"Production {told}." in notice_of(night, problems=(), summary=None).body
+
+
+def test_production_that_a_later_sweep_still_has_down_is_no_alarm_of_the_earlier_ones() -> None:
+    night = a_night(production=(replace(TAKEN, restore_started=None, closed=None, outcome=None),))
+    told = "vllm-qwen was taken over by sweep 7 on Sat 23:30; it is down for sweep 7, which brings it back"
+    assert told in text_of(night)
+    assert "NOT SERVING" not in text_of(night)
+    assert notice_of(night, problems=(), summary=None).kind != "production_not_restored"
+    failed = a_night(production=(replace(TAKEN, closed=None, outcome="it was started and has ended again"),))
+    assert notice_of(failed, problems=(), summary=None).kind == "production_not_restored", "nobody brought it back"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from nightsweep.analysis import markdown
 from nightsweep.analysis.blocks import without_plots
 from nightsweep.analysis.report import Reported, report_blocks, report_markdown
 from nightsweep.analysis.sides import Documents
+from nightsweep.analysis.values import ProductionRow
 from nightsweep.units import Seconds
 
 from .builders import EVENING, a_boot, a_config, a_failed_boot, a_plan, a_sweep, a_window, seed_night
@@ -171,3 +174,15 @@ def a_told(*, conditions: dict[str, Any], windows: Any = None) -> str:
         documents=Documents(conditions=conditions, configs={}, boxes={}),
     )
     return markdown.document(without_plots(report_blocks(told)))
+
+
+def test_production_that_a_later_sweep_took_over_is_told_with_who_has_it_and_when_it_came_back() -> None:
+    back = EVENING + timedelta(hours=5)
+    own = ProductionRow("vllm-qwen", EVENING, EVENING, None, back, back, "restored")
+    taken = replace(own, taken_over_by=7, taken_over=EVENING + timedelta(hours=1))
+    told = Reported(a_sweep(), [a_boot()], [a_window()], [], a_plan(), "0.1.0", production=[taken])
+    said = markdown.document(without_plots(report_blocks(told)))
+    assert "vllm-qwen was taken over by sweep 7 on Sat 2026-11-28 23:30 UTC" in said
+    assert "it serves again since Sun 2026-11-29 03:30 UTC" in said
+    alone = markdown.document(without_plots(report_blocks(replace(told, production=[own]))))
+    assert "taken over" not in alone
