@@ -116,6 +116,8 @@ class EngineState:
         exit_code: None while it runs, or when nobody knows (a process that was not our child).
         oom_killed: Docker's flag; None where the host has none.
         host_fault: The end was the host's doing (daemon stopped), not the config's.
+        taken_away: Another hand has stopped it and put it away: its container, or what is kept of its process, is not there any
+            more. No engine does that to itself.
     """
 
     running: bool
@@ -123,6 +125,7 @@ class EngineState:
     oom_killed: bool | None = None
     host_fault: bool = False
     detail: str | None = None
+    taken_away: bool = False
 
 
 @dataclass(frozen=True)

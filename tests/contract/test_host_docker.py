@@ -289,7 +289,7 @@ def test_a_container_that_somebody_removed_is_dead_by_the_hosts_fault(bench: Doc
 
     state = bench.host.state(handle)
 
-    assert (state.running, state.exit_code, state.host_fault) == (False, None, True)
+    assert (state.running, state.exit_code, state.host_fault, state.taken_away) == (False, None, True, True)
     assert bench.host.owns_port(handle) is not None
     assert list(bench.host.follow_log(handle, stop=lambda: False)) == []
     assert not bench.host.stop(handle, grace=Seconds(1.0)).running

@@ -148,3 +148,20 @@ def test_production_is_asked_of_docker_also_for_engines_without_it(tmp_path: Pat
     host = ProcessHost(state_dir=tmp_path, clock=SystemClock(), client_factory=nowhere)
     with pytest.raises(DockerUnavailable):
         host.foreign("vllm-qwen")
+
+
+def test_an_engine_that_another_hand_stops_was_taken_away_and_one_that_is_killed_was_not(bench: ProcessBench) -> None:
+    handles = [bench.host.start(bench.launch("--silent-listener", "--port", str(free_port()))) for _ in range(2)]
+    rescue = ProcessHost(
+        state_dir=bench.folder, clock=SystemClock()
+    )  # as the watchdog does, beside a sweep that is frozen
+    (found,) = [each for each in rescue.owned() if each.id == handles[0].id]
+    rescue.stop(found, grace=Seconds(1.0))
+    bench.kill(handles[1])
+    end = time.monotonic() + 10.0
+    while any(bench.host.state(handle).running for handle in handles) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert [bench.host.state(handle).taken_away for handle in handles] == [True, False]
+    own = bench.host.start(bench.launch("--silent-listener", "--port", str(free_port())))
+    assert not bench.host.stop(own, grace=Seconds(1.0)).taken_away
+    assert not bench.host.state(own).taken_away

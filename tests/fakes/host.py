@@ -230,13 +230,25 @@ class FakeHost:
     # --- for tests ---
 
     def kill(
-        self, handle: EngineHandle, *, exit_code: int = 137, oom_killed: bool | None = None, host_fault: bool = False
+        self,
+        handle: EngineHandle,
+        *,
+        exit_code: int = 137,
+        oom_killed: bool | None = None,
+        host_fault: bool = False,
+        taken_away: bool = False,
     ) -> None:
         """End an engine from outside, now."""
         with self._lock:
             self._end(
                 self._engines[handle.id],
-                EngineState(running=False, exit_code=exit_code, oom_killed=oom_killed, host_fault=host_fault),
+                EngineState(
+                    running=False,
+                    exit_code=exit_code,
+                    oom_killed=oom_killed,
+                    host_fault=host_fault,
+                    taken_away=taken_away,
+                ),
             )
 
     @property

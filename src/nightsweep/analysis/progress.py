@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from nightsweep.analysis.decision_read import decision_in
 from nightsweep.analysis.values import BootRow, PrefillRow, WindowRow
 from nightsweep.plan.model import CONTROL_ROUND, EngineConfig, SweepPlan
 from nightsweep.plan.order import cells_of
-from nightsweep.plan.remaining import MAX_FAILED_BOOTS
+from nightsweep.plan.remaining import NEVER, too_often
 from nightsweep.units import Seconds
 
 if TYPE_CHECKING:
@@ -130,10 +130,12 @@ def _progress(
 def _dead_rounds(boots: Sequence[BootRow], *, rounds: int) -> set[int]:
     """Return the boot rounds that are not tried any more, as `plan.remaining` has it: it fails for good, or failed too often."""
     failed = [boot for boot in boots if boot.state == "failed"]
-    if any(boot.retry == "never" for boot in failed):
+    if any(boot.retry == NEVER for boot in failed):
         return set(range(rounds))
-    times = Counter(boot.boot_round for boot in failed)
-    return {number for number, count in times.items() if count >= MAX_FAILED_BOOTS}
+    advice: defaultdict[int, list[str | None]] = defaultdict(list)
+    for boot in failed:
+        advice[boot.boot_round].append(boot.retry)
+    return {number for number, given in advice.items() if too_often(given)}
 
 
 def _slot(row: PrefillRow) -> tuple[int | None, int, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from nightsweep.engine.causes import AFTER_MEMORY, CAUSE, CONSEQUENCE, HINT, NEVER, SAME
+from nightsweep.engine.causes import AFTER_MEMORY, CAUSE, CONSEQUENCE, HINT, NEVER, OUTSIDE, SAME
 from nightsweep.engine.failure_rules import REMEDIES_SGLANG
 from nightsweep.engine.redact import redacted_text
 from nightsweep.engine.scan import Hit, Scan, scan
@@ -17,6 +17,10 @@ from nightsweep.engine.values import BootFailure, FailureEvidence
 
 KILLED = frozenset({137, -9})
 SIGNALLED = frozenset({130, -2, 143, -15})
+STOPPED_OUTSIDE = (
+    "another hand stopped it (the watchdog, `nightsweep restore`, `docker stop`): that says nothing of its config, which is "
+    "booted again"
+)
 STALL_REPEATS = 3
 NEAR_THE_END = 20
 """Messages that may follow the exception on which a boot ended."""
@@ -220,6 +224,8 @@ def _from_circumstances(evidence: FailureEvidence, seen: Scan, best: Hit | None,
         return BootFailure("stopped", stage, evident, SAME, "it was stopped on purpose")
     if best is not None and best.cause.weight == HINT:
         return _from_hit(seen, best, ready=ready)
+    if evidence.taken_away or (ready and _was_told_to_stop(evidence, seen, best)):
+        return BootFailure("killed", stage, evident, OUTSIDE, STOPPED_OUTSIDE)
     if evidence.exit_code in KILLED and not _died_of_itself(seen, best, ready=ready):
         return BootFailure(
             "killed",
@@ -232,6 +238,17 @@ def _from_circumstances(evidence: FailureEvidence, seen: Scan, best: Hit | None,
     if evidence.exit_code in SIGNALLED or any("KeyboardInterrupt" in line for _, line in seen.exceptions):
         return BootFailure("killed", stage, evident, SAME, "it was told to stop by a signal from outside")
     return _leftovers(evidence, seen, best, evident, ready=ready)
+
+
+def _was_told_to_stop(evidence: FailureEvidence, seen: Scan, best: Hit | None) -> bool:
+    """Whether an engine in good health says that it was told to stop, and ended as one does that was.
+
+    A kill alone (137 and no word) may be the kernel's, for want of the box's memory: that is the config's doing as well.
+    """
+    if seen.stopped_at is None or seen.crashed or evidence.exit_code not in {None, 0} | KILLED | SIGNALLED:
+        return False
+    real = seen.real_exception
+    return (best is None or best.at > seen.stopped_at) and (real is None or real[0] > seen.stopped_at)
 
 
 def _died_of_itself(seen: Scan, best: Hit | None, *, ready: bool) -> bool:

@@ -74,6 +74,7 @@ class FailureEvidence:
         ready: Whether the engine had been ready before.
         seconds: From start to the end or the timeout.
         killed_by_us: Whether we ended it (timeout, cancel).
+        taken_away: Whether another hand ended it and took it away (`EngineState.taken_away`).
     """
 
     lines: tuple[str, ...]
@@ -84,6 +85,7 @@ class FailureEvidence:
     killed_by_us: bool
     seconds: float
     launch_error: str | None = None
+    taken_away: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,8 @@ class BootFailure:
         kind: Class of the failure, e.g. "bad_flag", "kv_too_small", "gpu_oom", "port_in_use", "killed", "unknown".
         stage: Where: "launch", "arguments", "config", "load", "kv_cache", "compile", "warmup", "serving".
         lines: The deciding lines, first cause first.
-        retry: "never" (same config fails again), "same" (may succeed), "after_memory" (when memory is free).
+        retry: "never" (same config fails again), "same" (may succeed), "after_memory" (when memory is free), "outside" (another
+            hand stopped it, which says nothing of the config).
         remedy: One line for people.
         numbers: What the deciding line states in numbers (e.g. needed, available, length, fits, free, total, wanted); memory in
             GiB, lengths in tokens.

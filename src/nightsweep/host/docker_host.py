@@ -175,7 +175,8 @@ class DockerHost:
             attrs = self._daemon.inspect(handle.id)
         except docker.errors.NotFound:
             by_us = handle.id in self._ended_by_us
-            return EngineState(running=False, host_fault=not by_us, detail="its container does not exist any more")
+            gone = "its container does not exist any more"
+            return EngineState(running=False, host_fault=not by_us, detail=gone, taken_away=not by_us)
         except (DockerUnavailable, docker.errors.APIError) as fault:
             self._away.add(handle.id)
             return EngineState(running=True, detail=f"daemon away: {fault}")

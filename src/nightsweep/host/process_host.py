@@ -138,7 +138,7 @@ class ProcessHost:
             return last
         if child is not None:
             code = child.poll()
-            return EngineState(running=True) if code is None else self._ended(handle.id, code)
+            return EngineState(running=True) if code is None else self._ended(handle, code)
         pid, born = _parts(handle.id)
         if pid is not None and process_tree.birth(pid) == born and self._is_of_this_run(handle):
             return EngineState(running=True)
@@ -148,14 +148,17 @@ class ProcessHost:
         record = self._records.read(handle.boot_key)
         return record is not None and record.machine == process_tree.boot_of_machine()
 
-    def _ended(self, engine_id: str, code: int) -> EngineState:
+    def _ended(self, handle: EngineHandle, code: int) -> EngineState:
         exit_code = code if code >= 0 else 128 - code
-        fault = exit_code == KILLED and engine_id not in self._ended_by_us
+        by_us = handle.id in self._ended_by_us
+        fault = exit_code == KILLED and not by_us
+        record = self._records.read(handle.boot_key)
         return EngineState(
             running=False,
             exit_code=exit_code,
             host_fault=fault,
             detail="killed (SIGKILL) from outside" if fault else None,
+            taken_away=not by_us and (record is None or record.id != handle.id),
         )
 
     def follow_log(self, handle: EngineHandle, *, stop: Callable[[], bool]) -> Iterator[LogLine]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import lru_cache
@@ -16,6 +16,13 @@ __all__ = ["MAX_FAILED_BOOTS", "prefill_key", "remaining", "slots", "temperature
 MAX_FAILED_BOOTS = 2
 """Boots of one config and round that may fail, when the failure's advice is that another one may succeed."""
 
+MAX_STOPPED_BOOTS = 5
+"""Boots of one config and round that another hand may stop, beyond those that fail: what stops every engine must not hold the box
+for ever."""
+
+NEVER, OUTSIDE = "never", "outside"
+"""Advice of a failure that no retry mends; and of a boot that another hand stopped, which says nothing of its config."""
+
 Windows = Mapping[tuple[str, int, str, int], tuple[bool, int]]
 Prefills = Mapping[tuple[str, int, int, int], tuple[bool, int]]
 FailedBoots = Mapping[tuple[str, int], tuple[str, ...]]
@@ -27,16 +34,22 @@ def temperature_key(temperature: Decimal) -> str:
     return f"{temperature:.2f}"
 
 
+def too_often(advice: Sequence[str | None]) -> bool:
+    """Return whether a config failed in a round as often as it may, by the retry advice of each failed boot."""
+    failed = sum(one != OUTSIDE for one in advice)
+    return failed >= MAX_FAILED_BOOTS or len(advice) >= MAX_FAILED_BOOTS + MAX_STOPPED_BOOTS
+
+
 class GivenUp:
     """Which configs are not booted any more. What failed is gone through once, however many boots are asked about."""
 
     def __init__(self, failed_boots: FailedBoots) -> None:
         self._failed = failed_boots
-        self._never = {config for (config, _), advice in failed_boots.items() if "never" in advice}
+        self._never = {config for (config, _), advice in failed_boots.items() if NEVER in advice}
 
     def __call__(self, config: str, boot_round: int) -> bool:
         """Whether a config is not booted any more for a round: it never comes up, or failed there as often as it may."""
-        return config in self._never or len(self._failed.get((config, boot_round), ())) >= MAX_FAILED_BOOTS
+        return config in self._never or too_often(self._failed.get((config, boot_round), ()))
 
 
 def remaining(
@@ -50,7 +63,8 @@ def remaining(
     """Return the boots that are still to be made, each with what it still has to measure, in the plan's order.
 
     A repeat is left while it has no clean window and fewer than `probe.max_attempts` attempts. A config with a failed boot that
-    a retry cannot mend ("never") is not booted again; with other advice a round is given up after `MAX_FAILED_BOOTS`.
+    a retry cannot mend ("never") is not booted again; with other advice a round is given up after `MAX_FAILED_BOOTS`, those that
+    another hand stopped ("outside") not counted.
 
     Args:
         windows: (config fingerprint, concurrency, `temperature_key`, repeat index) -> (clean, attempts so far).

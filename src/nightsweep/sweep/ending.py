@@ -125,6 +125,7 @@ def _why(
             ready=ready,
             timed_out=isinstance(failure, BootTimeout),
             killed_by_us=killed,
+            taken_away=known.taken_away,
             seconds=tools.clock.monotonic() - begun.started,
         )
     )

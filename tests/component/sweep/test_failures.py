@@ -9,8 +9,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from nightsweep import wiring
 from nightsweep.errors import PortBusy
+from nightsweep.host.process_host import ProcessHost
 from nightsweep.ports import Progress
+from nightsweep.service.restoring import stop_leftovers
 from tests.component.sweep.kit import EVERYTHING, MTP, PLAIN, Bench, a_file, free_port, kill
 
 
@@ -38,6 +41,32 @@ def test_an_engine_killed_in_a_window_is_a_flagged_window_and_a_failed_boot_and_
     assert (stored - killed[0]).total_seconds() < 1.0
     assert set(bench.clean_counts().values()) == {1}
     assert len(bench.clean_counts()) == 2
+
+
+def test_an_engine_that_a_rescue_stops_under_its_sweep_twice_is_booted_again_and_its_config_has_not_failed(
+    bench: Bench,
+) -> None:
+    """The watchdog does so beside a sweep whose process is frozen, and which then goes on."""
+    stopped: list[threading.Thread] = []
+
+    def rescue() -> None:
+        time.sleep(0.8)
+        host = ProcessHost(state_dir=bench.home / "engines", clock=wiring.SystemClock())
+        stop_leftovers((host,), say=lambda text: None)
+
+    def hear(progress: Progress) -> None:
+        if progress.phase == "ready" and len(stopped) < 2:
+            stopped.append(threading.Thread(target=rescue))
+            stopped[-1].start()
+
+    outcome = bench.play(a_file(PLAIN, concurrency=[1], window="1500ms"), hear=hear)
+    for thread in stopped:
+        thread.join()
+    assert (outcome.state, outcome.windows_left, outcome.failed) == ("done", 0, ())
+    assert "FAILED" not in outcome.note
+    boots = [(boot.state, boot.failure_kind, boot.retry) for boot in bench.boots()]
+    assert boots == [("failed", "killed", "outside")] * 2 + [("stopped", None, None)]
+    assert set(bench.clean_counts().values()) == {1}
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,12 @@ def test_a_round_that_failed_as_often_as_it_may_is_not_left_and_another_one_is()
     assert mtp.left == 2, "the second boot's repeat of each of two cells"
 
 
+def test_boots_that_another_hand_stopped_leave_what_they_were_for() -> None:
+    failures = [a_failed_boot(retry="outside", boot_round=0) for _ in range(MAX_FAILED_BOOTS)]
+    (mtp,) = progress_of(a_plan(), windows=[], prefills=[], boots=failures)
+    assert (mtp.left, mtp.boots_left) == (6, 1)
+
+
 def test_a_sweep_with_only_prefills_left_still_needs_its_boot() -> None:
     windows = [a_window(window_id=n, repeat=n % 3, concurrency=(1, 8)[n // 3]) for n in range(6)]
     (mtp,) = progress_of(a_plan(), windows=windows, prefills=[], boots=[a_boot()])

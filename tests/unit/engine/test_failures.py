@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from nightsweep.engine.failures import classify, verdict
@@ -144,3 +146,36 @@ def test_a_long_wait_of_processes_is_no_failure_until_it_repeats() -> None:
 def test_a_secret_in_a_deciding_line_is_hidden() -> None:
     failure = classify(evidence(["vllm serve: error: unrecognized arguments: --x api_key='s3cret'"], exit_code=2))
     assert "s3cret" not in "".join(failure.lines) + failure.remedy
+
+
+SHUTTING_DOWN = "(APIServer pid=1) INFO:     Shutting down"
+DEAD = "(APIServer pid=1) ERROR 11-29 16:20:00 [async_llm.py:1] EngineDeadError: EngineCore encountered an issue."
+
+
+@pytest.mark.parametrize("exit_code", [0, 143, 137, -15, None])
+def test_one_that_served_and_says_that_it_was_told_to_stop_was_stopped_by_another_hand(exit_code: int | None) -> None:
+    failure = classify(evidence([READY, SHUTTING_DOWN], exit_code=exit_code, ready=True))
+    assert (failure.kind, failure.stage, failure.retry) == ("killed", "serving", "outside")
+    assert "says nothing of its config" in failure.remedy
+
+
+def test_one_that_another_hand_took_away_was_stopped_by_it_even_in_a_boot() -> None:
+    failure = classify(evidence([LOADING], taken_away=True))
+    assert (failure.kind, failure.stage, failure.retry) == ("killed", "load", "outside")
+
+
+@pytest.mark.parametrize(
+    ("lines", "facts"),
+    [
+        ([READY, DEAD, SHUTTING_DOWN], {"exit_code": 0}),  # it shuts down because its core died
+        ([READY, OOM, SHUTTING_DOWN], {"exit_code": 0}),
+        ([READY, OOM], {"taken_away": True}),  # the watchdog cleared away what had died
+        ([READY, SHUTTING_DOWN], {"exit_code": 137, "oom_killed": True}),
+        ([READY, SHUTTING_DOWN], {"exit_code": 1}),
+        ([READY], {"exit_code": 137}),  # the kernel's OOM killer looks the same
+        ([READY], {"exit_code": 0}),
+        ([LOADING, SHUTTING_DOWN], {"exit_code": 0, "ready": False}),
+    ],
+)
+def test_what_may_be_the_configs_own_doing_is_no_other_hands(lines: list[str], facts: dict[str, Any]) -> None:
+    assert classify(evidence(lines, **{"ready": True, **facts})).retry != "outside"

@@ -14,6 +14,7 @@ from nightsweep.plan.model import CONTROL_ROUND, BootTask, PrefillRepeat, Repeat
 from nightsweep.plan.order import boot_tasks
 from nightsweep.plan.remaining import (
     MAX_FAILED_BOOTS,
+    MAX_STOPPED_BOOTS,
     failed_configs,
     prefill_key,
     remaining,
@@ -267,3 +268,19 @@ def test_what_failed_is_gone_through_as_often_for_a_hundred_failed_configs_as_fo
         return failed.walks
 
     assert walks(100) == walks(1)
+
+
+def test_boots_that_another_hand_stopped_are_not_counted_as_failed_and_not_made_for_ever() -> None:
+    plan = load(a_night(configs=1, boots=1))
+    config = plan.configs[0].fingerprint
+
+    def booted(*advice: str) -> bool:
+        return bool(remaining(plan, windows={}, prefills={}, failed_boots={(config, 0): advice}))
+
+    stopped = ("outside",) * MAX_STOPPED_BOOTS
+    assert booted(*stopped)
+    assert booted(*stopped, "same")
+    assert not booted("outside", "same", "same")
+    assert not booted(*stopped, "outside", "outside")
+    given_up = failed_configs(plan, windows={}, prefills={}, failed_boots={(config, 0): stopped}, single_batches={})
+    assert given_up == ()

@@ -197,6 +197,22 @@ def test_an_engine_that_is_killed_in_a_window_leaves_a_flagged_window_and_is_boo
     assert [boot.state for boot in world.store.boots.values()] == ["failed", "stopped"]
 
 
+def test_an_engine_that_another_hand_stops_twice_is_booted_again_and_its_config_has_not_failed() -> None:
+    world = World()
+
+    def taken(target: object, request: object) -> object:
+        world.host.kill(world.host.running[0], taken_away=True)
+        return replace(a_raw_window(concurrency=1), before=None, after=None, ended_early="engine_exited", detail="gone")
+
+    world.probe.windows = [taken, taken]  # type: ignore[list-item]
+    outcome = world.play(a_plan(concurrency=(1,), repeats=1))
+    assert (outcome.state, outcome.windows_done, outcome.failed) == ("done", 1, ())
+    advice = [
+        boot.outcome and boot.outcome.failure and boot.outcome.failure.retry for boot in world.store.boots.values()
+    ]
+    assert advice == ["outside", "outside", None]
+
+
 def test_a_flagged_window_is_measured_again_at_most_twice() -> None:
     world = World()
     failing = RequestFailed(url="u", reason="500")
