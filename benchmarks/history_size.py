@@ -5,8 +5,11 @@
 A night is a sweep of 8 configs x 5 concurrencies x 2 temperatures x 3 repeats (240 windows), of 96 configs in turn, each under 4
 conditions over the years. Windows have all their numbers; raw readings and logs are not made: no question here reads them.
 
-A command's time on the wall is of this machine and its load; its CPU time is what a busy machine distorts least. Commands run with
-compiled modules, as an installed package has them, also where the environment forbids Python to write them.
+A command's time on the wall is of this machine and its load; its CPU time is what a busy machine distorts least. Beside each stands,
+as a yardstick from the same turns, the time of a Python that imports SQLAlchemy and psycopg and ends: every command does that, and it
+tells a slow hour of the machine from a slow command. Commands run with compiled modules, as an installed package has them, also where
+the environment forbids Python to write them. A command's peak memory is told as at least this benchmark's own, which a child begins
+with.
 """
 
 # ruff: noqa: E501 (statements of SQL)
@@ -49,6 +52,8 @@ IN_DATABASE, AS_COMMAND, MATRIX, MEMORY = 0.050, 0.7, 1.0, 300.0
 GROUPS = MATRIX
 """A group over all is a summary of the whole matrix, too."""
 DATABASE = "nightsweep"
+YARDSTICK = ("-c", "import sqlalchemy, psycopg")
+"""What every command must do, and nothing of ours."""
 METHODS = ("dflash", "mtp", "eagle3", "draft_model", "ngram", "suffix")
 
 
@@ -254,9 +259,8 @@ def _percentile(samples: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, round(share * (len(ordered) - 1)))]
 
 
-def _command(words: Sequence[str], environment: dict[str, str]) -> tuple[float, float, float]:
-    """Return (seconds on the wall, CPU seconds of the command, its peak memory in MB)."""
-    program = [str(Path(sys.executable).parent / "nightsweep"), *words]
+def _run(program: Sequence[str], environment: dict[str, str]) -> tuple[float, float, float]:
+    """Return (seconds on the wall, CPU seconds of the program, its peak memory in MB)."""
     begin = time.perf_counter()
     started = subprocess.Popen(
         program, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
@@ -268,7 +272,7 @@ def _command(words: Sequence[str], environment: dict[str, str]) -> tuple[float, 
     started.stderr.close()
     started.returncode = os.waitstatus_to_exitcode(status)
     if started.returncode != 0:
-        raise RuntimeError(f"{' '.join(words)}: {said}")
+        raise RuntimeError(f"{' '.join(program)}: {said}")
     return took, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024.0
 
 
@@ -295,10 +299,15 @@ def ask(engine: sa.Engine, *, url: str, nights: int, runs: int, known: Mapping[s
     with tempfile.TemporaryDirectory(prefix="nightsweep-compiled-") as compiled:
         environment = {**os.environ, "NIGHTSWEEP_DATABASE_URL": url, "PYTHONPYCACHEPREFIX": compiled}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        yardstick: list[tuple[float, float]] = []
+        nightsweep = str(Path(sys.executable).parent / "nightsweep")
         for turn in range(runs + 1):
+            alone, alone_cpu, _ = _run([sys.executable, *YARDSTICK], environment)
+            if turn:
+                yardstick.append((alone, alone_cpu))
             for name, (action, words, _target) in asked.items():
                 in_database = watch.seconds(action)
-                took, cpu, memory = _command(words, environment)
+                took, cpu, memory = _run([nightsweep, *words], environment)
                 if turn:
                     server[name].append(in_database)
                     wall[name].append(took)
@@ -306,7 +315,9 @@ def ask(engine: sa.Engine, *, url: str, nights: int, runs: int, known: Mapping[s
     figures = [
         figure
         for name, (_action, words, target) in asked.items()
-        for figure in _figures(name, words, target, server=server[name], wall=wall[name], used=used[name])
+        for figure in _figures(
+            name, words, target, server=server[name], wall=wall[name], used=used[name], yardstick=yardstick
+        )
     ]
     with engine.connect() as connection:
         counted = connection.execute(
@@ -314,6 +325,8 @@ def ask(engine: sa.Engine, *, url: str, nights: int, runs: int, known: Mapping[s
         ).one()
         size = connection.execute(sa.text("SELECT pg_database_size(current_database())")).scalar_one()
     facts = {"windows": counted[0], "summaries": counted[1], "database_mb": round(size / 2**20), "runs": runs, **known}
+    alone, alone_cpu = ([one[place] for one in yardstick] for place in (0, 1))
+    facts |= {"yardstick_s": {"p95": _percentile(alone, 0.95), "least": min(alone), "cpu_least": min(alone_cpu)}}
     facts |= {"load_at_end": os.getloadavg()[0]}
     facts["own_peak_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
     return Section(name="history_size", figures=tuple(figures), facts=facts)
@@ -327,6 +340,7 @@ def _figures(
     server: Sequence[float],
     wall: Sequence[float],
     used: Sequence[tuple[float, float]],
+    yardstick: Sequence[tuple[float, float]],
 ) -> tuple[Figure, ...]:
     as_command = {None: None, MATRIX: MATRIX}.get(target, AS_COMMAND)
     return (
@@ -337,8 +351,16 @@ def _figures(
             _percentile(wall, 0.95),
             tuple(wall),
             as_command,
-            beside=min(cpu for cpu, _ in used),
-            beside_name="CPU time, least",
+            beside=_percentile([took for took, _ in yardstick], 0.95),
+            beside_name="p95 of `import sqlalchemy, psycopg`",
+        ),
+        Figure(
+            f"{name}: CPU time, least",
+            "s",
+            min(cpu for cpu, _ in used),
+            tuple(cpu for cpu, _ in used),
+            beside=min(cpu for _, cpu in yardstick),
+            beside_name="least CPU time of `import sqlalchemy, psycopg`",
         ),
         Figure(f"{name}: peak memory", "MB", max(memory for _, memory in used), target=MEMORY),
     )

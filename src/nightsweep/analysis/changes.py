@@ -79,7 +79,7 @@ def changes_in(values: Sequence[float]) -> list[Change]:
 
 def _divide(values: Sequence[float], start: int, end: int, found: dict[int, float]) -> None:
     """Add the split of values[start:end] to `found`, when there is one that stands, and those of its two sides."""
-    import numpy as np
+    from nightsweep.analysis.numeric import np
 
     if end - start < FEWEST:
         return
@@ -107,7 +107,7 @@ def _best_split(part: NDArray[np.float64]) -> tuple[int, float]:
     Source:
         With S(k) the sum of the first k deviations from the mean of all n, the gain is S(k)^2 * n / (k * (n - k)).
     """
-    import numpy as np
+    from nightsweep.analysis.numeric import np
 
     n = len(part)
     places = np.arange(SHORTEST, n - SHORTEST + 1)

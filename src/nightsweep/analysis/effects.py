@@ -195,7 +195,7 @@ class _Solved:
     @classmethod
     def of(cls, design: _Design, means: Sequence[_Mean], noise: Noise) -> _Solved:
         """Fit; without any known noise all means weigh the same, and no interval is given."""
-        import numpy as np
+        from nightsweep.analysis.numeric import np
 
         columns = np.array([design.row(design.grid.corners[str(mean.config)], mean.place) for mean in means])
         values = np.log([mean.value for mean in means])
@@ -215,7 +215,7 @@ class _Solved:
 
     def estimate(self, weights: Sequence[float]) -> tuple[float, float | None, float] | None:
         """Return a contrast with standard error and degrees of freedom; None where the corners do not determine it."""
-        import numpy as np
+        from nightsweep.analysis.numeric import np
 
         contrast = np.array(weights)
         seen = contrast @ np.linalg.pinv(self.columns) @ self.columns
@@ -233,7 +233,7 @@ class _Solved:
 
 def _shared(means: Sequence[_Mean]) -> Matrix:
     """Return how much of its boot each two means share. Shape: (means, means)."""
-    import numpy as np
+    from nightsweep.analysis.numeric import np
 
     boots = sorted({boot for mean in means for boot in mean.share})
     shares = np.array([[mean.share.get(boot, 0.0) for boot in boots] for mean in means])

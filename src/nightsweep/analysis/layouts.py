@@ -153,7 +153,7 @@ def _least_squares(
     weight: Callable[[Kind], float],
     shares: Mapping[Kind, float],
 ) -> Fit:
-    import numpy as np
+    from nightsweep.analysis.numeric import np
 
     places = {boot: place for place, boot in enumerate(block.boots)}
     own = {kind: np.zeros((len(places), len(places))) for kind in shares}

@@ -77,7 +77,7 @@ class Squares:
     @staticmethod
     def of(runs: Sequence[Run], rule: Rule) -> Squares:
         """Solve for the windows that have an acceptance length."""
-        import numpy as np
+        from nightsweep.analysis.numeric import np
 
         used = [run for run in runs if run.acceptance is not None]
         index: dict[tuple[str, Hashable], int] = {}

@@ -99,6 +99,7 @@ def _told(queries: Queries, sweep: str) -> Reported:
 
 def _drawn(blocks: Sequence[Block]) -> Mapping[str, Drawing] | None:
     """Return each plot's drawing by its name; None, and a line to stderr, where matplotlib is not installed."""
+    import nightsweep.analysis.numeric  # noqa: F401 (numpy without threads, before matplotlib loads it with them)
     from nightsweep.drawing import can_draw, drawings
 
     if not can_draw():
