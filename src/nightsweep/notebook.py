@@ -174,7 +174,7 @@ class Notebook:
 
     def events(self, sweep: str | int | None = None, *, limit: int = 1000) -> DataFrame:
         """Return the newest events, newest first; of one sweep, or of all."""
-        chosen = None if sweep is None else self._queries.sweep_of(str(sweep)).sweep_id
+        chosen = None if sweep is None else self._queries.sweep_id_of(str(sweep))
         found = self._queries.events(chosen, limit=limit)
         fields = ("at", "level", "kind", "message", "sweep_id", "boot_id")
         return _frame(map(documents.event_document, found), fields=fields)
@@ -188,7 +188,7 @@ class Notebook:
             )
         sweep = asked.get("sweep")
         return Filters(
-            sweep=None if sweep is None else self._queries.sweep_of(str(sweep)).sweep_id,
+            sweep=None if sweep is None else self._queries.sweep_id_of(str(sweep)),
             box=_text(asked.get("box"), "box"),
             config=_text(asked.get("config"), "config"),
             where=tuple(_read(asking.parse_where, words, "where") for words in _several(asked.get("where", ()))),

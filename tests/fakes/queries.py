@@ -89,6 +89,9 @@ class FakeQueries:
                 return row
         raise NotFound(what=f"sweep {name_or_id!r}", hint="there is none")
 
+    def sweep_id_of(self, name_or_id: str) -> int:
+        return self.sweep_of(name_or_id).sweep_id
+
     def events(self, sweep_id: int, *, limit: int) -> list[Event]:
         newest = sorted(
             (row for row in self.event_rows if row.sweep_id == sweep_id), key=lambda row: row.at, reverse=True

@@ -9,7 +9,8 @@ from decimal import Decimal
 from typing import Any
 
 from nightsweep.analysis import text
-from nightsweep.analysis.comparing import BOOTS_UNKNOWN, OPEN, SAME, UNDECIDED, Comparison, Difference, compare
+from nightsweep.analysis.comparing import BOOTS_UNKNOWN, OPEN, SAME, UNDECIDED, Comparison, compare
+from nightsweep.analysis.differing import Difference
 from nightsweep.analysis.documents import spread_document
 from nightsweep.analysis.intervals import Observation
 from nightsweep.analysis.pooled import PooledRate, PooledRatio, observed, pooled_rates, pooled_ratio

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from nightsweep.analysis import text
 from nightsweep.analysis.caveats import caveats
-from nightsweep.analysis.comparing import config_differences, differences
+from nightsweep.analysis.differing import config_differences, differences
 from nightsweep.analysis.sides import OF_THE_CONFIG, Document, Documents, brief, expanded
 from nightsweep.analysis.values import BootRow, CellSummary, SweepRow
 

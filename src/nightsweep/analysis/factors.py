@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from nightsweep.analysis.comparing import flat
+from nightsweep.analysis.differing import flat
 
 Document = Mapping[str, object]
 Corner = tuple[int, ...]

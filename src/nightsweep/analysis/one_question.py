@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from nightsweep.analysis.comparing import Difference, config_differences, differences
+from nightsweep.analysis.differing import Difference, config_differences, differences
 from nightsweep.analysis.sides import Documents, Under, expanded, unnamed
 from nightsweep.analysis.values import WindowRow
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from nightsweep.analysis import text
 from nightsweep.analysis.changes import Change, changes_in, too_few
-from nightsweep.analysis.comparing import config_differences, differences, flat
+from nightsweep.analysis.differing import config_differences, differences, flat
 from nightsweep.analysis.documents import Document, spread_document
 from nightsweep.analysis.grouping import NAMED, GroupSummary
 from nightsweep.analysis.tables import Column, Group, Row, Table

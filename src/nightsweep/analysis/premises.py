@@ -13,7 +13,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from nightsweep.analysis.comparing import flat
+from nightsweep.analysis.differing import flat
 from nightsweep.analysis.sides import brief
 from nightsweep.analysis.traffic import JUDGED, same
 from nightsweep.analysis.values import Spread

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from nightsweep.analysis.comparing import differences, flat
 from nightsweep.analysis.deciding import Round, final_standings, next_round
+from nightsweep.analysis.differing import differences, flat
 from nightsweep.analysis.racing import Rule, Run, Standing
 from nightsweep.analysis.text import several
 from nightsweep.plan.drawn import Drawn

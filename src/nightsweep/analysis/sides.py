@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from nightsweep.analysis import text
-from nightsweep.analysis.comparing import Difference, config_differences, differences, flat
+from nightsweep.analysis.differing import Difference, config_differences, differences, flat
 from nightsweep.analysis.values import WindowRow
 from nightsweep.errors import NotComparable, SeveralConfigs
 

@@ -12,7 +12,7 @@ from nightsweep.analysis import compared, sides
 from nightsweep.analysis.values import Filters, WindowRow
 from nightsweep.cli import filters, places, render
 from nightsweep.cli.documents import documents_of, family_of, one_kind, raise_for_kind
-from nightsweep.cli.reading import Queries, access, find_sweep
+from nightsweep.cli.reading import Queries, access, find_sweep_id
 from nightsweep.errors import NotFound
 from nightsweep.plan.words import DECODE
 
@@ -47,7 +47,7 @@ def _meant(wanted: str, queries: Queries, asked: Filters) -> tuple[Filters, list
         sweep, slash, pattern = wanted.removeprefix("sweep:").partition("/")
         if not slash or not pattern:
             raise click.UsageError(f"{wanted!r} names no config: write sweep:NAME/CONFIG")
-        where = replace(asked, sweep=find_sweep(queries, sweep).sweep_id)
+        where = replace(asked, sweep=find_sweep_id(queries, sweep))
     where = replace(where, config=pattern)
     pools = queries.pools(where)
     if not pools:

@@ -13,7 +13,7 @@ from nightsweep.analysis.asking import parse_temperature as parse_temperature
 from nightsweep.analysis.asking import parse_where as parse_where
 from nightsweep.analysis.asking import typed as typed
 from nightsweep.analysis.values import Filters
-from nightsweep.cli.reading import Queries, access, find_sweep
+from nightsweep.cli.reading import Queries, access, find_sweep_id
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -108,7 +108,7 @@ def asked(ctx: click.Context, queries: Queries) -> Filters:
     kept: dict[str, Any] = ctx.meta.get(_KEPT, {})
     sweep = kept.get("sweep")
     return Filters(
-        sweep=None if sweep is None else find_sweep(queries, sweep).sweep_id,
+        sweep=None if sweep is None else find_sweep_id(queries, sweep),
         box=kept.get("box"),
         config=kept.get("config"),
         where=kept.get("where", ()),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from nightsweep.plan.model import SweepPlan
     from nightsweep.plan.queue import Scheduled
     from nightsweep.service.doctor_checks import DoctorSources
+
+T = TypeVar("T")
 
 NAMES_SEARCHED = 200
 """Newest sweeps whose names are looked through for one that was meant."""
@@ -77,6 +79,9 @@ class Queries(Protocol):
 
     def sweep_of(self, name_or_id: str) -> SweepRow | None:
         """Return a sweep by id or name (the newest of that name); None or NotFound when there is none."""
+
+    def sweep_id_of(self, name_or_id: str) -> int | None:
+        """Return the id of `sweep_of`; None or NotFound when there is none."""
 
     def events(self, sweep_id: int, *, limit: int) -> Sequence[Event]:
         """Return the newest events of a sweep."""
@@ -145,8 +150,17 @@ def find_sweep(queries: Queries, name_or_id: str) -> SweepRow:
     Raises:
         NotFound: There is none; the hint names sweeps that are called nearly so.
     """
+    return _found(queries, name_or_id, queries.sweep_of)
+
+
+def find_sweep_id(queries: Queries, name_or_id: str) -> int:
+    """Return the sweep's id, without counting what it has; raises as `find_sweep`."""
+    return _found(queries, name_or_id, queries.sweep_id_of)
+
+
+def _found(queries: Queries, name_or_id: str, look: Callable[[str], T | None]) -> T:
     try:
-        found = queries.sweep_of(name_or_id)
+        found = look(name_or_id)
     except NotFound:
         found = None
     if found is None:

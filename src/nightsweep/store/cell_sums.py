@@ -151,7 +151,7 @@ def per_boot(base: sa.Subquery, key: Sequence[sa.ColumnElement[Any]], numbers: S
             sa.func.max(value).filter(clean).label(f"{name}_max"),
         ]
     wanted = sa.select(*key, base.c.boot_id, *made).where(base.c.boot_round < CONTROL_ROUND)
-    return wanted.group_by(*key, base.c.boot_id).subquery("per_boot")
+    return wanted.group_by(base.c.boot_id, *key).subquery("per_boot")
 
 
 def over_boots(boots: sa.Subquery, numbers: Sequence[str] = NUMBERS) -> list[sa.ColumnElement[Any]]:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import aggregate_order_by, insert
 
-from nightsweep.analysis.comparing import flat
+from nightsweep.analysis.differing import flat
 from nightsweep.analysis.premises import (
     CONFIG,
     SAME_QUESTION,

@@ -47,19 +47,30 @@ def prefill_places(sweep: int | None) -> sa.Subquery:
     return own.where(prefills.c.sweep_id == sweep).union_all(taken).subquery("places")
 
 
-def planned(repeat: sa.Column[int]) -> sa.ColumnElement[bool]:
-    """Return whether a repeat is one that the plan of a row of `sweeps` asks for now: its repeats may have been lowered since."""
+def asked_of_sweep() -> sa.FromClause:
+    """Return (repeats, imported) of a row of `sweeps`: what its plan asks for now, and whether an import wrote it.
+
+    A row of its own, which OFFSET keeps the planner from dissolving: a plan is a large document, and would be unpacked for each
+    window that is counted.
+    """
     most, repeats = (sweeps.c.plan[key].as_integer() for key in (("decide", "most"), ("probe", "repeats")))
-    asked = sa.func.coalesce(most, repeats)
-    return sa.or_(asked.is_(None), repeat < asked, repeat >= CONTROL_ROUND)
+    told = sa.select(
+        sa.func.coalesce(most, repeats).label("repeats"), sweeps.c.plan.has_key("imported").label("imported")
+    )
+    return told.correlate(sweeps).offset(0).lateral("asked")
 
 
-def reused_of_sweep() -> sa.ScalarSelect[int]:
+def planned(repeat: sa.Column[int], asked: sa.FromClause) -> sa.ColumnElement[bool]:
+    """Return whether a repeat is one that `asked_of_sweep` asks for now: a plan's repeats may have been lowered since."""
+    return sa.or_(asked.c.repeats.is_(None), repeat < asked.c.repeats, repeat >= CONTROL_ROUND)
+
+
+def reused_of_sweep(asked: sa.FromClause) -> sa.ScalarSelect[int]:
     """Return the number of decode windows that a row of `sweeps` took over."""
     return (
         sa.select(sa.func.count())
         .select_from(reused_windows.join(cells, cells.c.id == reused_windows.c.cell_id))
-        .where(cells.c.sweep_id == sweeps.c.id, cells.c.kind == DECODE, planned(reused_windows.c.repeat))
+        .where(cells.c.sweep_id == sweeps.c.id, cells.c.kind == DECODE, planned(reused_windows.c.repeat, asked))
         .scalar_subquery()
     )
 

@@ -23,7 +23,7 @@ from nightsweep.analysis.values import (
 )
 from nightsweep.errors import BadFilter, NotFound, StoreUnavailable
 from nightsweep.plan.words import IMPORT_WROTE
-from nightsweep.store import browse, cell_sums, group_sums, handed, rows, statements
+from nightsweep.store import cell_sums, group_sums, handed, rows, statements
 from nightsweep.store.schema import (
     boot_logs,
     boots,
@@ -101,8 +101,16 @@ class Queries:
         """
         found = self._all(statements.sweeps_matching(Filters()).where(_named(str(name_or_id))).limit(1), rows.sweep_row)
         if not found:
-            raise NotFound(what=f"sweep {name_or_id!r}", hint="`nightsweep status` lists the sweeps there are")
+            raise _no_sweep(name_or_id)
         return found[0]
+
+    def sweep_id_of(self, name_or_id: str) -> int:
+        """Return the id of `sweep_of`, without counting what it has (raises NotFound)."""
+        found = sa.select(sweeps.c.id).where(_named(str(name_or_id))).order_by(sweeps.c.id.desc()).limit(1)
+        known = self._all(found, lambda row: int(row.id))
+        if not known:
+            raise _no_sweep(name_or_id)
+        return known[0]
 
     def events(self, sweep_id: int | None = None, *, limit: int = 100) -> list[Event]:
         """Return the newest events, newest first; of one sweep, or of all with None."""
@@ -168,6 +176,8 @@ class Queries:
 
     def configs(self, filters: Filters) -> list[ConfigRow]:
         """Return configs by content, those of the newest sweeps first. Concurrency and temperature do not apply."""
+        from nightsweep.store import browse  # brings what shows one thing whole: lists need none
+
         return self._all(browse.configs_matching(filters), browse.config_row)
 
     # --- one thing, whole
@@ -248,6 +258,7 @@ class Queries:
 
     def whole_window(self, window_id: int) -> WholeWindow:
         """Return a window with its raw data, config, boot and conditions (raises NotFound)."""
+        from nightsweep.store import browse
         from nightsweep.store.raw import raw_window
 
         found = self._read(lambda connection: browse.whole_window(connection, window_id, seen=raw_window))
@@ -257,6 +268,8 @@ class Queries:
 
     def whole_boot(self, boot_id: int) -> WholeBoot:
         """Return a boot with its config and windows (raises NotFound)."""
+        from nightsweep.store import browse
+
         found = self._read(lambda connection: browse.whole_boot(connection, boot_id))
         if found is None:
             raise NotFound(what=f"boot {boot_id}", hint="`nightsweep boots` lists the boots")
@@ -264,6 +277,8 @@ class Queries:
 
     def windows_of_cell(self, cell_id: int) -> list[WindowRow]:
         """Return the windows of one sweep's cell, flagged ones too (raises NotFound)."""
+        from nightsweep.store import browse
+
         found = self._read(lambda connection: browse.windows_of_cell(connection, cell_id))
         if found is None:
             raise NotFound(what=f"cell {cell_id}", hint="`nightsweep show window ID` names a window's cell")
@@ -272,6 +287,10 @@ class Queries:
     def _must_exist(self, table: sa.Table, row_id: int, *, what: str, hint: str) -> None:
         if not self._all(sa.select(table.c.id).where(table.c.id == row_id), lambda row: row.id):
             raise NotFound(what=f"{what} {row_id}", hint=hint)
+
+
+def _no_sweep(name_or_id: str) -> NotFound:
+    return NotFound(what=f"sweep {name_or_id!r}", hint="`nightsweep status` lists the sweeps there are")
 
 
 def _named(name_or_id: str) -> sa.ColumnElement[bool]:

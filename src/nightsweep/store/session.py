@@ -67,6 +67,7 @@ def connect(url: str, *, application: str = "nightsweep") -> sa.Engine:
         pool_timeout=30,
         pool_pre_ping=True,
         pool_recycle=1800,
+        use_native_hstore=False,  # no column is one: each connection would ask for the type
         connect_args={
             "application_name": application,
             "connect_timeout": 5,

@@ -11,7 +11,14 @@ from nightsweep.analysis.values import Filters
 from nightsweep.plan.words import DECODE, IMPORTED
 from nightsweep.store.columns import NOW
 from nightsweep.store.filters import of_cell, of_conditions, of_config, of_place, of_source, of_time
-from nightsweep.store.places import planned, prefill_places, reused_of_sweep, reused_sources, window_places
+from nightsweep.store.places import (
+    asked_of_sweep,
+    planned,
+    prefill_places,
+    reused_of_sweep,
+    reused_sources,
+    window_places,
+)
 from nightsweep.store.schema import (
     boots,
     boxes,
@@ -172,32 +179,36 @@ def boots_matching(filters: Filters) -> sa.Select[Any]:
 def sweeps_matching(filters: Filters) -> sa.Select[Any]:
     """Return the SELECT of sweeps, newest first, each with how far it is."""
     over = (sweeps.c.state == "running") & (sweeps.c.lease_until <= NOW)
+    asked = asked_of_sweep()
     wanted = sa.select(
         sweeps,
         # A holder that died says nothing: once its lease ran out, the sweep is not running, whatever the row says.
         sa.case((over, sa.literal("interrupted")), else_=sweeps.c.state).label("state_now"),
         boxes.c.name.label("box"),
         boxes.c.simulated,
-        (_windows_of_sweep(windows.c.clean & planned(windows.c.repeat)) + reused_of_sweep()).label("repeats_clean"),
+        (_windows_of_sweep(windows.c.clean & planned(windows.c.repeat, asked), asked) + reused_of_sweep(asked)).label(
+            "repeats_clean"
+        ),
         reused_sources().label("reused"),
-        _windows_of_sweep(~windows.c.clean).label("windows_flagged"),
+        _windows_of_sweep(~windows.c.clean, asked).label("windows_flagged"),
         _count(boots, boots.c.sweep_id, boots.c.state == "failed").label("boots_failed"),
         _count(sweep_configs, sweep_configs.c.sweep_id).label("configs"),
         _phase().label("phase"),
         imported_by(sweeps.c.id).label("source"),
-    ).join(boxes, boxes.c.id == sweeps.c.box_id)
+    )
+    wanted = wanted.select_from(sweeps.join(boxes, boxes.c.id == sweeps.c.box_id).join(asked, sa.true()))
     if filters.sweep is not None:
         wanted = wanted.where(sweeps.c.id == filters.sweep)
     wanted = wanted.where(*of_time(filters, sweeps.c.created_at), *of_source(filters, imported_by(sweeps.c.id)))
     return wanted.where(*of_place(Filters(box=filters.box))).order_by(sweeps.c.id.desc())
 
 
-def _windows_of_sweep(clause: sa.ColumnElement[bool]) -> sa.ScalarSelect[int]:
+def _windows_of_sweep(clause: sa.ColumnElement[bool], asked: sa.FromClause) -> sa.ScalarSelect[int]:
     return (
         sa.select(sa.func.count())
         .select_from(windows.join(cells, cells.c.id == windows.c.cell_id))
         .where(cells.c.sweep_id == sweeps.c.id, clause)
-        .where(sa.or_(cells.c.kind == DECODE, sweeps.c.plan.has_key("imported")))
+        .where(sa.or_(cells.c.kind == DECODE, asked.c.imported))
         .scalar_subquery()
     )
 

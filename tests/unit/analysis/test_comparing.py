@@ -15,10 +15,9 @@ from nightsweep.analysis.comparing import (
     WORSE,
     Comparison,
     compare,
-    config_differences,
-    differences,
     holm,
 )
+from nightsweep.analysis.differing import config_differences, differences
 
 from .observations import seen
 
