@@ -63,7 +63,7 @@ bench: $(VENV)/.ready-dev ## Overhead, memory, start-up and planning; results go
 
 test-docker: $(VENV)/.ready-dev ## Tests on a Docker Engine
 	@echo "== tests on Docker"
-	@NIGHTSWEEP_TEST_DOCKER=1 $(PYTEST) -m "docker and not live"
+	@NIGHTSWEEP_TEST_DOCKER=1 $(PYTEST) -n 2 --dist worksteal -m "docker and not live"
 
 test-real: $(VENV)/.ready-dev ## A sweep on real vLLM in Docker: make test-real MODELS=DIR (tests/live/README.md)
 	@if [ -z "$(MODELS)" ]; then echo "test-real: say where the models are: make test-real MODELS=DIR (see tests/live/README.md)" >&2; exit 2; fi

@@ -76,9 +76,9 @@ class FakeQueries:
     def prefills(self, filters: Filters) -> list[PrefillRow]:
         return [row for row in self.prefill_rows if _common(row, filters)]
 
-    def boots(self, filters: Filters) -> list[BootRow]:
+    def boots(self, filters: Filters, *, limit: int | None = None) -> list[BootRow]:
         self.seen.append(filters)
-        return [row for row in self.boot_rows if _common(row, filters)]
+        return [row for row in self.boot_rows if _common(row, filters)][:limit]
 
     def sweeps(self, *, limit: int, filters: Filters | None = None) -> list[SweepRow]:
         return sorted(self.sweep_rows, key=lambda row: -row.sweep_id)[:limit]

@@ -56,7 +56,8 @@ def command(
         if log_of is not None:
             print_log(queries.boot_log(log_of), boot=log_of)
             return
-        rows = queries.boots(filters.asked(ctx, queries))
+        in_order = not sort and not failed  # what is chosen or sorted here must be read whole
+        rows = queries.boots(filters.asked(ctx, queries), limit=limit if in_order else None)
     rows = shape.arranged([row for row in rows if row.state == "failed" or not failed], record=_record)
     title = f"Boots {filters.described(ctx)}".rstrip()
     listing = shaping.Listing(

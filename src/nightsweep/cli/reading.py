@@ -53,8 +53,8 @@ class Queries(Protocol):
     def prefills(self, filters: Filters) -> Sequence[PrefillRow]:
         """Return stored prefill measurements."""
 
-    def boots(self, filters: Filters) -> Sequence[BootRow]:
-        """Return stored boots."""
+    def boots(self, filters: Filters, *, limit: int | None = None) -> Sequence[BootRow]:
+        """Return stored boots, the first `limit`."""
 
     def cells(self, filters: Filters) -> Sequence[CellSummary]:
         """Return cells summed up: clean windows of equal conditions."""

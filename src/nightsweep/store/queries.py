@@ -85,9 +85,9 @@ class Queries:
         """Return prefills, by sweep, config in plan order, repeat and attempt. Concurrency and temperature do not apply."""
         return self._all(statements.prefills_matching(filters), rows.prefill_row)
 
-    def boots(self, filters: Filters) -> list[BootRow]:
-        """Return boots, oldest first. Concurrency and temperature do not apply."""
-        return self._all(statements.boots_matching(filters), rows.boot_row)
+    def boots(self, filters: Filters, *, limit: int | None = None) -> list[BootRow]:
+        """Return boots, oldest first; the first `limit`. Concurrency and temperature do not apply."""
+        return self._all(statements.boots_matching(filters).limit(limit), rows.boot_row)
 
     def sweeps(self, *, limit: int = 50, filters: Filters | None = None) -> list[SweepRow]:
         """Return the newest sweeps, newest first; of `filters`, sweep, box and since apply."""

@@ -142,6 +142,7 @@ def test_lists_choose_sort_and_limit_their_columns(night: Night, call: Any, tmp_
     assert (
         call(boots, "--columns", "boot_id", "--sort", "-boot_id", "--limit", "2", "--csv").output == "boot_id\n11\n10\n"
     )
+    assert call(boots, "--columns", "boot_id", "--limit", "2", "--csv").output == "boot_id\n1\n2\n"
     listed = _json(call(configs, "--where", "method=dflash", "--json"))["configs"]
     assert [(row["names"], row["boots"], row["windows_clean"]) for row in listed] == [(["dflash k=5"], 10, 20)]
     assert [row["name"] for row in _json(call(sweeps, "--state", "running", "--json"))["sweeps"]] == ["night"]

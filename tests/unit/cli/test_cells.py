@@ -115,6 +115,15 @@ def test_boots_show_cold_start_weights_and_kv_tokens_and_a_failure_with_its_line
     assert "remedy: lower max-model-len" in output
 
 
+def test_a_limit_counts_what_is_listed_and_not_what_is_read() -> None:
+    queries = seed_queries()
+    every = json_of(call(boots, "--json", queries=queries))["boots"]
+    failed = json_of(call(boots, "--failed", "--json", queries=queries))["boots"]
+    assert every[0] != failed[0], "else nothing is shown here"
+    assert json_of(call(boots, "--limit", "1", "--json", queries=queries))["boots"] == every[:1]
+    assert json_of(call(boots, "--failed", "--limit", "1", "--json", queries=queries))["boots"] == failed[:1]
+
+
 def test_only_failed_boots_when_asked_for() -> None:
     document = json_of(call(boots, "--failed", "--json", queries=seed_queries()))
     (boot,) = document["boots"]
