@@ -34,7 +34,7 @@ def _state_said(decision: Decision) -> str:
     open_ones = sum(one.open for one in found)
     may = f"{open_ones} of {len(found)} may still be the best" if open_ones > 1 else "the winner is not confirmed"
     if decision.state == MOST:
-        return f"undecided with all the windows that may be spent (`max`): {may}, {lead}"
+        return f"undecided, with `max` windows spent where they tell most (a higher `max` goes on): {may}, {lead}"
     return f"undecided in round {decision.number}: {may}, {lead}"
 
 
