@@ -104,3 +104,9 @@ def test_an_unknown_command_is_a_usage_error() -> None:
     answer = CliRunner().invoke(root, ["sweeep"])
     assert answer.exit_code == 2
     assert "No such command" in answer.output
+
+
+@pytest.mark.parametrize("module", ["nightsweep", "nightsweep.cli"])
+def test_python_runs_it_as_a_module(module: str) -> None:
+    done = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("nightsweep, version ")

@@ -1,0 +1,5 @@
+"""`python -m nightsweep`."""
+
+from nightsweep.cli import main
+
+main()
