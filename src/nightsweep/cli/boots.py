@@ -28,7 +28,13 @@ def print_log(lines: Sequence[LogLine], *, boot: int) -> None:
 @click.command("boots")
 @filters.filter_options(cells=False)
 @click.option("--failed", is_flag=True, help="Only boots that failed.")
-@click.option("--log", "log_of", type=int, metavar="BOOT", help="Print the whole log of this boot instead.")
+@click.option(
+    "--log",
+    "log_of",
+    type=click.IntRange(min=1, max=2**63 - 1),
+    metavar="BOOT",
+    help="Print the whole log of this boot instead.",
+)
 @shaping.shape_options
 @render.output_options
 @click.pass_context

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection
+from decimal import Decimal
 from typing import Any, TypeVar
 
 import click
@@ -14,6 +16,7 @@ from nightsweep.analysis.asking import parse_where as parse_where
 from nightsweep.analysis.asking import typed as typed
 from nightsweep.analysis.values import Filters
 from nightsweep.cli.reading import Queries, access, find_sweep_id
+from nightsweep.plan.words import UNKNOWN_TEMPERATURE
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -128,9 +131,9 @@ def described(ctx: click.Context) -> str:
     words = []
     for name, value in kept.items():
         if name == "where":
-            words += [f"--where {key}{operator}{item}" for key, operator, item in value]
+            words += [f"--where {key}{operator}{_typed(item)}" for key, operator, item in value]
         elif name in ("concurrency", "temperature"):
-            words.append(f"--{name} {','.join(str(item) for item in _flat(value))}")
+            words.append(f"--{name} {','.join(_typed(item) for item in _flat(value))}")
         elif name in ("since", "before"):
             words.append(f"--{name} {value:%Y-%m-%dT%H:%M}")
         elif name == "imported":
@@ -138,6 +141,13 @@ def described(ctx: click.Context) -> str:
         else:
             words.append(f"--{name} {value!r}")
     return " ".join(words)
+
+
+def _typed(value: Any) -> str:
+    """Return a filter's value as it is typed."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    return "unknown" if isinstance(value, Decimal) and value == UNKNOWN_TEMPERATURE else str(value)
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:

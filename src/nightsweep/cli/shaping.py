@@ -43,8 +43,9 @@ class Shape:
             raise click.BadParameter(str(error), param_hint="--sort") from error
 
     def names(self, fields: Sequence[str]) -> list[str]:
-        """Return the chosen columns' names (raises BadParameter for one that there is not)."""
+        """Return the chosen columns' names (raises BadParameter for one that there is not, of the order, too)."""
         every = [path.replace(".", "_") for path in fields]
+        self.arranged([dict.fromkeys(every)], record=lambda names: names)  # of an empty list, too
         try:
             return list(dict.fromkeys(records.column_of(word, every) for word in self.columns)) or every
         except ValueError as error:
@@ -108,6 +109,8 @@ class Listing:
 def shown(listing: Listing, shape: Shape, *, form: str) -> bool:
     """Show the rows as asked for, and return True; False where the listing's own table is what was asked for."""
     names = shape.names(listing.fields)
+    if shape.parquet is not None and form != "table":
+        raise click.UsageError(f"--parquet writes its file and prints nothing: leave --{form} out, or ask once more")
     if shape.parquet is not None:
         write_parquet(listing.records(names), columns=names, path=shape.parquet)
         return True

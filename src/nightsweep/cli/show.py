@@ -21,7 +21,7 @@ from nightsweep.cli.render import Line
 
 @click.command("show")
 @click.argument("what", type=click.Choice(["window", "boot", "cell"]))
-@click.argument("number", type=click.IntRange(min=1), metavar="ID")
+@click.argument("number", type=click.IntRange(min=1, max=2**63 - 1), metavar="ID")
 @click.option("--log", "with_log", is_flag=True, help="Print the boot's whole log instead (of a window: its boot's).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document with all raw data, metrics pages too.")
 @click.pass_context

@@ -26,7 +26,7 @@ from nightsweep.store.schema_reused import reused_windows as reused_windows
 from nightsweep.store.schema_summaries import boot_summaries as boot_summaries
 from nightsweep.store.schema_summaries import cell_summaries as cell_summaries
 
-HEAD = "0014"
+HEAD = "0015"
 """The newest migration: what `migrate` brings a database to."""
 
 LIVE_STATES = ("starting", "ready")

@@ -177,6 +177,12 @@ def test_groups_over_the_whole_history_are_the_same_from_kept_sums_as_from_every
         connection.execute(sa.text(f"UPDATE windows SET acceptance_length = NULL WHERE cell_id IN ({of_mtp})"))
         connection.execute(sa.text("ALTER TABLE windows ENABLE TRIGGER USER"))
         connection.execute(sa.text("SELECT nightsweep_sum_up_again()"))
+        spreads = connection.execute(
+            sa.text("SELECT acceptance_length_n, acceptance_length_sd, acceptance_length_cv FROM cells_clean")
+        ).all()
+    assert {n == 0 for n, *_ in spreads} == {True, False}
+    for n, sd, cv in spreads:
+        assert (sd is None) == (cv is None) == (n < 2), "of none and of one run there is no spread, not one of 0"
     _equal_over_all(engine)
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nightsweep.cli.boots import command as boots
 from nightsweep.cli.cells import command as cells
 from nightsweep.cli.filters import parse_concurrency, parse_since, parse_temperature, parse_where, typed
+from nightsweep.cli.show import command as show
+from nightsweep.cli.sweeps import command as sweeps
 
 from .calling import MORNING, call, seed_queries
 
@@ -133,3 +138,33 @@ def test_no_words_whatever_make_more_than_a_usage_error(words: str) -> None:
             parse(words)
         except ValueError as error:
             assert str(error)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--where speculative!=null",
+        "--where args.enforce-eager=true",
+        "--where args.offset=-1",
+        "--temperature unknown",
+        "--temperature 0.7,1",
+        "--config 'k=5*'",
+    ],
+)
+def test_an_empty_answer_says_the_filters_as_they_could_be_typed(words: str) -> None:
+    assert call(boots if "temp" not in words else cells, *shlex.split(words)).output.endswith(f" match {words}\n")
+
+
+@pytest.mark.parametrize("command", [cells, boots, sweeps])
+@pytest.mark.parametrize("words", [("--sort", "nope"), ("--columns", "nope"), ("--parquet", "x.parquet", "--csv")])
+def test_what_cannot_be_meant_is_refused_of_an_empty_answer_too(command: click.Command, words: tuple[str, ...]) -> None:
+    refused = call(command, *words)
+    assert refused.exit_code == 2, refused.output
+    assert words[0] in refused.output or words[1] in refused.output
+
+
+@pytest.mark.parametrize("words", [("cell", "9" * 21), ("window", "0"), ("boot", str(2**63))])
+def test_an_id_that_no_row_can_have_is_a_usage_error(words: tuple[str, str]) -> None:
+    refused = call(show, *words)
+    assert refused.exit_code == 2
+    assert "is not in the range" in refused.output
