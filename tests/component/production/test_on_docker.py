@@ -255,6 +255,26 @@ def test_production_removed_in_the_night_is_told_with_its_command_and_one_made_a
     assert (intent.outcome, len(intent.checks["differences"])) == ("restored", 2)
 
 
+def test_production_made_anew_after_a_sweep_that_died_is_what_the_next_one_brings_back(
+    bench: Bench, yard: Yard
+) -> None:
+    first = yard.production()
+    wait_serving(first)
+    killed_in_a_window(bench, a_night(first, window="5s"))
+    yard.made.pop().remove(force=True)
+    anew = yard.production("--max-num-seqs", "8", name=str(first.name))
+    wait_serving(anew)
+    bench.play(a_night(anew))
+    assert yard.running(anew)
+    wait_serving(anew)
+    (told,) = bench.events("production_replaced")
+    assert "--max-num-seqs 8" in told.message
+    assert bench.events("production_differs") == []
+    (intent,) = intents(bench)
+    assert (intent.outcome, intent.container_id, intent.checks["differences"]) == ("restored", anew.id, [])
+    assert [one["container_id"] for one in intent.facts["replaced"]] == [first.id]
+
+
 def test_production_that_is_paused_is_stopped_and_serves_afterwards(bench: Bench, yard: Yard) -> None:
     production = yard.production()
     wait_serving(production)
