@@ -5,6 +5,7 @@ The plain CSV has these columns in its header; what other tools write is put int
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ UNKNOWN = "unknown"
 MOST = 1e12
 """No number of a benchmark is larger; one that is was meant otherwise, and its square has no place in a database."""
 MOST_STREAMS = 1_000_000
+NUL = "it holds a NUL character: take it out"
 Columns = Mapping[str, Any]
 """Values by column; a text is read as the column has it, what is a number already stays one."""
 
@@ -38,12 +40,13 @@ class Wrong(ValueError):
 
     def __init__(self, column: str, said: str) -> None:
         super().__init__(f"{column}: {said}")
+        self.column, self.said = column, said
 
 
 # --- values ----------------------------------------------------------------------------------------------------------
 
 
-def _number(
+def number_of(
     column: str,
     value: Any,
     *,
@@ -52,8 +55,11 @@ def _number(
     above: bool = False,
     form: str = "a number with a decimal point",
 ) -> float:
+    """Return a number from `least` (or above it) to `most`; raises Wrong, also for a truth value, NaN and infinity."""
     try:
         number = float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        number = math.inf
     except (TypeError, ValueError):
         raise Wrong(column, f"found {shown(value)}; write {form}") from None
     within = least < number <= most if above else least <= number <= most  # what is no number is in neither
@@ -65,45 +71,61 @@ def _number(
     return number
 
 
-def _whole(column: str, value: Any, *, least: int, most: float = MOST) -> int:
-    number = _number(column, value, least=least, most=most, form="a whole number")
+def whole_of(column: str, value: Any, *, least: int, most: float = MOST) -> int:
+    """Return a whole number from `least` to `most`; raises Wrong."""
+    number = number_of(column, value, least=least, most=most, form="a whole number")
     if number != int(number):
         raise Wrong(column, f"found {shown(value)}; write a whole number")
     return int(number)
 
 
-def _positive(column: str, value: Any) -> float:
-    return _number(column, value, least=0, above=True)
+def positive(column: str, value: Any) -> float:
+    """Return a number above 0; raises Wrong."""
+    return number_of(column, value, least=0, above=True)
 
 
 def _least_0(column: str, value: Any) -> float:
-    return _number(column, value, least=0)
+    return number_of(column, value, least=0)
 
 
 def _ratio(column: str, value: Any) -> float:
-    return _number(column, value, least=0, most=1)
+    return number_of(column, value, least=0, most=1)
 
 
 def _length(column: str, value: Any) -> float:
-    return _number(column, value, least=1)
+    return number_of(column, value, least=1)
 
 
-def _count(column: str, value: Any) -> int:
-    return _whole(column, value, least=0)
+def count_of(column: str, value: Any) -> int:
+    """Return a whole number from 0; raises Wrong."""
+    return whole_of(column, value, least=0)
 
 
 def _positions(column: str, value: Any) -> list[float]:
     parts = value.split() if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple):
+        raise Wrong(column, f"found {shown(value)}; write ratios, position 1 first: 0.75 0.52 (in JSON, a list)")
     return [_ratio(column, part) for part in parts]
 
 
-def _text(column: str, value: Any) -> str:
+def text_of(column: str, value: Any) -> str:
+    """Return a text, without spaces around it; raises Wrong for what is none, and for what looks like a secret."""
+    if isinstance(value, bool | list | tuple | Mapping) or _not_finite(value) is not None:
+        raise Wrong(column, f"found {shown(value)}; write a text")
     text = str(value).strip()
     if "\0" in text:
-        raise Wrong(column, "it holds a NUL character: take it out")
+        raise Wrong(column, NUL)
     if looks_like_token(text):
         raise Wrong(column, "it looks like a secret, and secrets are not stored: take it out")
     return text
+
+
+def _not_finite(value: Any) -> float | None:
+    """Return the first number in a value that JSON does not have."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else value
+    members = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return next((found for one in members if (found := _not_finite(one)) is not None), None)
 
 
 Reader = Callable[[str, Any], Any]
@@ -112,23 +134,23 @@ NUMBERS: Mapping[str, tuple[str, Reader]] = {
     "acceptance_length": ("acceptance_length", _length),
     "acceptance_rate": ("acceptance_rate", _ratio),
     "positions": ("positions", _positions),
-    "step_time_s": ("step_time_s", _positive),
-    "tokens_per_step_and_stream": ("tokens_per_step_and_stream", _positive),
-    "window_s": ("seconds", _positive),
-    "generation_tokens": ("generation_tokens", _count),
-    "drafts": ("drafts", _count),
-    "draft_tokens": ("draft_tokens", _count),
-    "accepted_tokens": ("accepted_tokens", _count),
+    "step_time_s": ("step_time_s", positive),
+    "tokens_per_step_and_stream": ("tokens_per_step_and_stream", positive),
+    "window_s": ("seconds", positive),
+    "generation_tokens": ("generation_tokens", count_of),
+    "drafts": ("drafts", count_of),
+    "draft_tokens": ("draft_tokens", count_of),
+    "accepted_tokens": ("accepted_tokens", count_of),
 }
 """Numbers of a row: the store's column, and what reads it."""
 BOOT_FACTS: Mapping[str, Reader] = {
-    "cold_start_s": _positive,
-    "weights_gib": _positive,
-    "draft_weights_gib": _positive,
-    "kv_cache_gib": _positive,
-    "kv_tokens": _count,
-    "max_concurrency": _positive,
-    "max_concurrency_tokens": _count,
+    "cold_start_s": positive,
+    "weights_gib": positive,
+    "draft_weights_gib": positive,
+    "kv_cache_gib": positive,
+    "kv_tokens": count_of,
+    "max_concurrency": positive,
+    "max_concurrency_tokens": count_of,
 }
 TEXTS = ("config", "engine", "model", "model_revision", "image", "box", "boot", "note")
 CONDITIONS = ("engine_version", "image_digest", "prompts", "origin")
@@ -196,7 +218,7 @@ def row_of(columns: Columns, place: Place, *, flags: Mapping[str, str] | None = 
         Wrong: With the first column that cannot be meant.
     """
     given = {name: value for name, value in columns.items() if value is not None and value != ""}
-    texts = {name: _text(name, given[name]) for name in (*TEXTS, *CONDITIONS) if name in given}
+    texts = {name: text_of(name, given[name]) for name in (*TEXTS, *CONDITIONS) if name in given}
     kind, rate = _rate(given)
     date, left_open = moment("date", given["date"], zone=place.zone) if _told(given, "date") else (None, None)
     return ImportedRow(
@@ -216,7 +238,7 @@ def row_of(columns: Columns, place: Place, *, flags: Mapping[str, str] | None = 
         box_facts=_below("box", given),
         conditions=_conditions(texts, given),
         date=date,
-        runs=_whole("n", given["n"], least=1) if _told(given, "n") else None,
+        runs=whole_of("n", given["n"], least=1) if _told(given, "n") else None,
         flags=dict(flags or {}),
         notes=tuple(one for one in (texts.get("note"), left_open) if one),
         record=dict(given),
@@ -238,13 +260,13 @@ def _rate(given: Columns) -> tuple[str, float]:
     if len(named) != 1:
         found = "several rates" if named else "no rate"
         raise Wrong(", ".join(named) or "decode_rate", f"found {found}; a row has one of {', '.join(RATES)}")
-    return RATES[named[0]], _positive(named[0], given[named[0]])
+    return RATES[named[0]], positive(named[0], given[named[0]])
 
 
 def _concurrency(given: Columns) -> int:
     if "concurrency" not in given:
         raise Wrong("concurrency", "nothing is there; write the number of streams that were held")
-    return _whole("concurrency", given["concurrency"], least=1, most=MOST_STREAMS)
+    return whole_of("concurrency", given["concurrency"], least=1, most=MOST_STREAMS)
 
 
 def _temperature(given: Columns) -> Decimal:
@@ -253,7 +275,7 @@ def _temperature(given: Columns) -> Decimal:
         raise Wrong("temperature", "nothing is there; write it, or say --temperature T (`unknown` where nobody knows)")
     if value == UNKNOWN:
         return UNKNOWN_TEMPERATURE
-    _number("temperature", value, least=0, most=10, form="a number such as 0.7, or `unknown`")
+    number_of("temperature", value, least=0, most=10, form="a number such as 0.7, or `unknown`")
     try:
         exact = Decimal(str(value))
         kept = exact.quantize(Decimal("0.01"))
@@ -288,6 +310,11 @@ def _below(head: str, given: Columns) -> dict[str, Any]:
         key = name.removeprefix(f"{head}.")
         if looks_secret(key) or (isinstance(value, str) and looks_like_token(value)):
             raise Wrong(name, "it looks like a secret, and secrets are not stored: take it out")
+        if isinstance(value, str) and "\0" in value:
+            raise Wrong(name, NUL)
+        not_finite = _not_finite(value)
+        if not_finite is not None:
+            raise Wrong(name, f"found {shown(not_finite)}, which is no number; write one, a text, or take it out")
         found[key] = _typed(value)
     return found
 

@@ -50,8 +50,8 @@ def client_named(records: Sequence[Record], servers: Iterable[Mapping[str, Any]]
     for one, server in zip(records, servers, strict=True):
         key = json.dumps(server, sort_keys=True, default=str)
         if one.get(NAME):
-            names[key].add(one[NAME])
-            keys[one[NAME]].add(key)
+            names[key].add(str(one[NAME]))  # what is no text is refused with its row
+            keys[str(one[NAME])].add(key)
     return any(len(found) > 1 for found in (*names.values(), *keys.values()))
 
 

@@ -13,14 +13,13 @@ from nightsweep.analysis.import_csv import MOST_PROBLEMS, read_csv
 from nightsweep.analysis.import_names import NAME, client_named, server_named, without_name
 from nightsweep.analysis.import_vllm import (
     NoStreams,
-    Record,
     is_summary,
     read_json,
     read_summary,
     row_of_result,
-    server_of,
     tool_of,
 )
+from nightsweep.analysis.import_vllm_keys import Record, overrides
 from nightsweep.analysis.imported import BENCH_SWEEP, CSV, ImportedFile, ImportedRow
 from nightsweep.errors import InvalidImport
 
@@ -113,7 +112,7 @@ def _in_time(file: ImportedFile, said: Said) -> ImportedFile:
 def _named(records: Sequence[Record], *, folder: str) -> Sequence[Record]:
     """Return a sweep's results under their servers' names, as far as these are known."""
     by_folder = [server_named(one, folder=folder) for one in records]
-    if by_folder == list(records) and client_named(records, [server_of(one) for one in records]):
+    if by_folder == list(records) and client_named(records, [overrides(one) for one in records]):
         return [without_name(one) for one in records]
     return by_folder
 

@@ -16,117 +16,37 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from nightsweep.analysis.import_columns import Place, Wrong, row_of, unknown_column
+from nightsweep.analysis.import_columns import (
+    RATES,
+    Place,
+    Wrong,
+    count_of,
+    number_of,
+    positive,
+    row_of,
+    unknown_column,
+    whole_of,
+)
+from nightsweep.analysis.import_names import NAME
+from nightsweep.analysis.import_vllm_keys import NOT_KEPT, OF_THE_LOAD, TOLD, Record, of_the_client, overrides
 from nightsweep.analysis.imported import BENCH_SERVE, BENCH_SWEEP, ImportedRow
 from nightsweep.errors import InvalidImport
 from nightsweep.plan.mistakes import shown
-
-Record = Mapping[str, Any]
 
 MILLI = 1e-3
 UNEQUAL = 0.01
 """Share by which a rate may differ from its own tokens by its time: what rounding leaves."""
 SUMMED = ("ttft", "tpot", "e2e")
 WRITTEN_AS = {"e2e": "e2el"}
-PER_REQUEST = frozenset(
-    [
-        "input_lens",
-        "output_lens",
-        "ttfts",
-        "itls",
-        "latencies",
-        "start_times",
-        "queue_times",
-        "generated_texts",
-        "errors",
-    ]
-)
-"""One value for each request: left out, the texts among them."""
-OF_THE_LOAD = ("backend", "num_prompts", "request_rate", "burstiness")
-"""Keys of the client's own traffic: conditions."""
-TOLD = frozenset(
-    (
-        *[
-            "date",
-            "endpoint_type",
-            "label",
-            "model_id",
-            "tokenizer_id",
-            "best_of",
-            "use_beam_search",
-            "duration",
-            "completed",
-            "failed",
-        ],
-        *["total_input_tokens", "total_output_tokens", "request_throughput", "request_goodput", "request_goodput:"],
-        *["output_throughput", "total_token_throughput", "max_concurrency", "rtfx", "run_number", "_benchmark_name"],
-        *[
-            "max_output_tokens_per_s",
-            "max_concurrent_requests",
-            "ramp_up_strategy",
-            "ramp_up_start_rps",
-            "ramp_up_end_rps",
-        ],
-        *["rps_change_events", "temperature", "user_centric_rate"],
-        *OF_THE_LOAD,
-        *PER_REQUEST,
-    )
-)
-"""Keys that the client writes, or that are read by name here; `mean_..._ms` and `spec_decode_...` are told by their form."""
-CLIENT_OPTIONS = (
-    *[
-        "dataset",
-        "random",
-        "custom",
-        "sharegpt",
-        "hf",
-        "sonnet",
-        "prefix_repetition",
-        "spec_bench",
-        "speed_bench",
-        "blazedit",
-        "bfcl",
-        "asr",
-        "timed_trace",
-    ],
-    *[
-        "seed",
-        "input_len",
-        "output_len",
-        "ignore_eos",
-        "num_warmups",
-        "logprobs",
-        "use_beam_search",
-        "top_p",
-        "top_k",
-        "min_p",
-        "endpoint",
-    ],
-    *[
-        "frequency_penalty",
-        "presence_penalty",
-        "repetition_penalty",
-        "skip_chat_template",
-        "disable_shuffle",
-        "range_ratio",
-    ],
-    *[
-        "goodput",
-        "percentile_metrics",
-        "metric_percentiles",
-        "extra_body",
-        "chat_template_kwargs",
-        "lora",
-        "no_oversample",
-    ],
-    *["ready_check_timeout_sec", "host", "port", "base_url", "tokenizer", "header", "request_id_prefix", "self_timed"],
-)
-"""What options of the client begin with; an override of a sweep that is none of them is the server's."""
-NOT_KEPT = ("header", "base_url", "host", "port")
-"""Options that name somebody's machine or key."""
+Fields = dict[str, tuple[str, Any]]
+"""By column: the key of the file that it is from, which is what a mistake names, and the value there."""
+MOST_UNEVEN = 20
+AS_WRITTEN = "take the file as the client wrote it"
+DEEPEST = 50
+TOO_DEEP = "it is nested too deeply to be a result"
 
 
 class NoStreams(Wrong):
@@ -149,7 +69,9 @@ def read_json(text: str, *, file: str) -> list[Record]:
     except json.JSONDecodeError as error:
         raise InvalidImport(problems=(f"{file}:{error.lineno}: it is no JSON: {error.msg}; is it whole?",)) from error
     except RecursionError as error:
-        raise InvalidImport(problems=(f"{file}: it is nested too deeply to be a result",)) from error
+        raise InvalidImport(problems=(f"{file}: {TOO_DEEP}",)) from error
+    except ValueError as error:  # a number of thousands of digits
+        raise InvalidImport(problems=(f"{file}: it holds a number that is none: {error}",)) from error
     if not found:
         raise InvalidImport(problems=(f"{file}: it holds no result",))
     for place, one in enumerate(found, start=1):
@@ -162,6 +84,8 @@ def read_json(text: str, *, file: str) -> list[Record]:
 def _not_a_result(one: Any) -> str | None:
     if not isinstance(one, Mapping):
         return "it is no object; write `vllm bench serve --save-result` results, or the plain CSV"
+    if _deeper(one, than=DEEPEST):
+        return TOO_DEEP
     if "output_throughput" in one:
         return None
     if "avg_latency" in one or "elapsed_time" in one:
@@ -169,6 +93,11 @@ def _not_a_result(one: Any) -> str | None:
     if "error_type" in one:
         return f"it is a failure that the sweep wrote ({shown(one['error_type'])}), and no result"
     return "output_throughput is absent: this is no result of `vllm bench serve --save-result`"
+
+
+def _deeper(value: Any, *, than: int) -> bool:
+    members = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return than == 0 or any(_deeper(one, than=than - 1) for one in members if isinstance(one, Mapping | list | tuple))
 
 
 def is_summary(text: str) -> bool:
@@ -189,17 +118,32 @@ def read_summary(text: str, *, file: str) -> list[Record]:
         raise InvalidImport(problems=(f"{file}: it is no CSV: {error}",)) from error
     if not rows:
         raise InvalidImport(problems=(f"{file}: it has a header and no row",))
-    return [
-        {key: _literal(value) for key, value in row.items() if key and isinstance(value, str) and value != ""}
-        for row in rows
-    ]
+    uneven = [place for place, row in enumerate(rows, start=1) if None in row or None in row.values()]
+    if uneven:
+        raise InvalidImport(
+            problems=tuple(
+                f"{file}: result {place}: its line has not as many fields as the header; {AS_WRITTEN}"
+                for place in uneven[:MOST_UNEVEN]
+            )
+        )
+    return [{key: _literal(value) for key, value in row.items() if key and value != ""} for row in rows]
 
 
 def _literal(text: str) -> Any:
     try:
-        return ast.literal_eval(text)
+        value = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return text
+    return value if _of_json(value) and not _deeper(value, than=DEEPEST) else text
+
+
+def _of_json(value: Any) -> bool:
+    """Whether a literal of Python's is one that a client's JSON may have held: no set, no bytes, no key that is a number."""
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _of_json(member) for key, member in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_of_json, value))
+    return value is None or isinstance(value, str | int | float)
 
 
 def row_of_result(one: Record, place: Place, *, given: Mapping[str, str]) -> ImportedRow:
@@ -216,10 +160,27 @@ def row_of_result(one: Record, place: Place, *, given: Mapping[str, str]) -> Imp
         rate = one.get("request_rate")
         said = f"it is null: requests came at a rate ({shown(rate)}), so no number of streams was held"
         raise NoStreams("max_concurrency", f"{said}; --skip-open-loop leaves such runs out")
-    columns = {**_config(one, tool=place.tool), **_numbers(one), **_load(one), **_metadata(one, place.tool), **given}
+    if not _there(one, "output_throughput") and not RATES.keys() & given.keys():
+        raise Wrong("output_throughput", f"found {shown(one.get('output_throughput'))}; {AS_WRITTEN}")
+    fields = {**_config(one, tool=place.tool), **_numbers(one), **_load(one), **_metadata(one, place.tool)}
+    columns = {**{column: value for column, (_, value) in fields.items()}, **given}
     if place.tool == BENCH_SERVE and "engine" not in columns and _has_counters(one):
         columns["engine"] = "vllm"
-    return row_of(columns, place, flags=_flags(one))
+    try:
+        return row_of(columns, place, flags=_flags(one))
+    except Wrong as wrong:
+        if wrong.column in given or wrong.column not in fields:
+            raise
+        raise Wrong(fields[wrong.column][0], wrong.said) from None
+
+
+def _there(one: Record, key: str) -> bool:
+    return one.get(key) is not None and one[key] != ""
+
+
+def _read(one: Record, key: str, read: Callable[[str, Any], Any]) -> Any:
+    """Return what `read` makes of a key's value; None where it is absent."""
+    return read(key, one[key]) if _there(one, key) else None
 
 
 def tool_of(records: list[Record]) -> str:
@@ -232,51 +193,39 @@ def _has_counters(one: Record) -> bool:
     return any(key.startswith("spec_decode_") for key in one)
 
 
-def _metadata(one: Record, tool: str) -> dict[str, Any]:
+def _metadata(one: Record, tool: str) -> Fields:
     """Return what `--metadata KEY=VALUE` said: a column where there is one of that name, else a condition."""
     if tool != BENCH_SERVE:
         return {}
-    said = dict(_overrides(one))
-    return {key if unknown_column(key) is None else f"condition.{key}": value for key, value in said.items()}
+    return {
+        key if unknown_column(key) is None else f"condition.{key}": (key, value)
+        for key, value in overrides(one).items()
+    }
 
 
 # --- config ----------------------------------------------------------------------------------------------------------
 
 
-def server_of(one: Record) -> dict[str, Any]:
-    """Return what a sweep set on the server of a result."""
-    return dict(_overrides(one))
-
-
-def _config(one: Record, *, tool: str) -> dict[str, Any]:
-    server = server_of(one) if tool == BENCH_SWEEP else {}
-    name = (
-        one.get("_benchmark_name") or one.get("label") or ", ".join(f"{key}={_short(v)}" for key, v in server.items())
-    )
-    columns: dict[str, Any] = {"model": one.get("model_id"), "config": str(name or one.get("model_id") or "")}
+def _config(one: Record, *, tool: str) -> Fields:
+    server = overrides(one) if tool == BENCH_SWEEP else {}
+    fields: Fields = {"model": ("model_id", one.get("model_id")), "config": _name(one, server)}
     if tool == BENCH_SWEEP:
-        columns["engine"] = "vllm"
+        fields["engine"] = ("engine", "vllm")
         # One server serves all runs of a combination: what differs from boot to boot is between them.
-        columns["boot"] = json.dumps(server, sort_keys=True, default=str)
+        fields["boot"] = ("boot", json.dumps(server, sort_keys=True, default=str))
     for key, value in server.items():
-        columns |= dict(_argument(key, value))
-    return columns
+        fields |= {column: (key, part) for column, part in _argument(key, value)}
+    return fields
 
 
-def _overrides(one: Record) -> Iterator[tuple[str, Any]]:
-    """Yield what a sweep set on the server: what neither the client writes nor one of its options is called."""
-    for key, value in one.items():
-        if key and not _of_the_client(key) and not _is_number(key):
-            yield key, value
-
-
-def _of_the_client(key: str) -> bool:
-    plain = key.replace("-", "_").split(".")[0]
-    return plain in TOLD or key in TOLD or any(plain == name or plain.startswith(f"{name}_") for name in CLIENT_OPTIONS)
-
-
-def _is_number(key: str) -> bool:
-    return key.startswith(("spec_decode_", "diffusion_", "probe_")) or (key.endswith("_ms") and "_" in key)
+def _name(one: Record, server: Mapping[str, Any]) -> tuple[str, Any]:
+    for key in (NAME, "label"):
+        if _there(one, key):
+            return key, one[key]
+    if server:
+        name = ", ".join(f"{key}={_short(value)}" for key, value in server.items())
+        return "config", name.replace("\0", "")  # it is told of the argument that holds it
+    return "model_id", one.get("model_id")
 
 
 def _argument(key: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -284,7 +233,7 @@ def _argument(key: str, value: Any) -> Iterator[tuple[str, Any]]:
     head, _, rest = key.partition(".")
     plain = head.replace("_", "-")
     if plain == "speculative-config":
-        settings = {rest: value} if rest else _mapping(value)
+        settings = {rest: value} if rest else _mapping(key, value)
         yield from ((f"speculative.{name}", item) for name, item in settings.items())
     elif plain in ("model", "image"):
         yield plain, value
@@ -292,13 +241,13 @@ def _argument(key: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield f"args.{plain}" + (f".{rest}" if rest else ""), value
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping(key: str, value: Any) -> Mapping[str, Any]:
     try:
         found = json.loads(value) if isinstance(value, str) else value
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
-    if not isinstance(found, Mapping):
-        raise Wrong("speculative_config", f"found {shown(value)}; it is no JSON object")
+    if not isinstance(found, Mapping) or _deeper(found, than=DEEPEST):
+        raise Wrong(key, f"found {shown(value)}; it is no JSON object: {AS_WRITTEN}")
     return found
 
 
@@ -313,67 +262,102 @@ def _short(value: Any) -> str:
 
 def _agrees(one: Record) -> None:
     """Raise Wrong where a rate is not what its own tokens and time say: the file was changed, or is of something else."""
-    keys = ("output_throughput", "total_output_tokens", "duration")
-    numbers = [value for key in keys if isinstance(value := one.get(key), int | float) and value > 0]
-    if len(numbers) < len(keys):
+    rate = _read(one, "output_throughput", positive)
+    tokens = _read(one, "total_output_tokens", count_of)
+    duration = _read(one, "duration", positive)
+    if not rate or not tokens or not duration:
         return
-    rate, told = numbers[0], numbers[1] / numbers[2]
-    if abs(rate / told - 1) > UNEQUAL:
-        said = f"found {shown(rate)}, but total_output_tokens / duration is {told:.6g}"
-        raise Wrong("output_throughput", f"{said}: take the file as the client wrote it")
+    if abs(rate * duration - tokens) > UNEQUAL * tokens:
+        said = f"found {shown(one['output_throughput'])}, but total_output_tokens / duration is {tokens / duration:.6g}"
+        raise Wrong("output_throughput", f"{said}: {AS_WRITTEN}")
 
 
-def _numbers(one: Record) -> dict[str, Any]:
+def _numbers(one: Record) -> Fields:
     _agrees(one)
-    columns: dict[str, Any] = {
-        "whole_run_rate": one.get("output_throughput"),
-        "concurrency": one.get("max_concurrency"),
-        "temperature": one.get("temperature"),
-        "date": one.get("date"),
-        "n": 1,
-        "window_s": one.get("duration"),
-        "generation_tokens": one.get("total_output_tokens"),
+    fields: Fields = {
+        column: (key, one.get(key))
+        for column, key in (
+            ("whole_run_rate", "output_throughput"),
+            ("concurrency", "max_concurrency"),
+            ("temperature", "temperature"),
+            ("date", "date"),
+            ("window_s", "duration"),
+            ("generation_tokens", "total_output_tokens"),
+        )
     }
+    return fields | {"n": ("n", 1)} | dict(_times(one)) | _acceptance(one)
+
+
+def _times(one: Record) -> Iterator[tuple[str, tuple[str, float]]]:
     for name in SUMMED:
         written = WRITTEN_AS.get(name, name)
-        for part, key in (("mean", "mean"), ("p50", "median"), ("p90", "p90"), ("p99", "p99")):
-            value = one.get(f"{key}_{written}_ms")
-            if isinstance(value, int | float) and math.isfinite(value):
-                columns[f"{name}_{part}_s"] = value * MILLI
-    return columns | _acceptance(one)
+        for part, statistic in (("mean", "mean"), ("p50", "median"), ("p90", "p90"), ("p99", "p99")):
+            key = f"{statistic}_{written}_ms"
+            # Old clients wrote NaN for a mean of nothing, as TPOT is where no answer has two tokens.
+            if _there(one, key) and not (isinstance(one[key], float) and math.isnan(one[key])):
+                yield f"{name}_{part}_s", (key, number_of(key, one[key], least=0) * MILLI)
 
 
-def _acceptance(one: Record) -> dict[str, Any]:
+def _acceptance(one: Record) -> Fields:
     """Return what the client read of the server's counters of speculation; its rate is in percent."""
-    drafts = one.get("spec_decode_num_drafts")
-    if not drafts:
+    if not _read(one, "spec_decode_num_drafts", count_of):
         return {}
-    percent = one.get("spec_decode_acceptance_rate")
+    rate = _read(one, "spec_decode_acceptance_rate", _percent)
+    positions = one.get("spec_decode_per_position_acceptance_rates")
     return {
-        "acceptance_length": one.get("spec_decode_acceptance_length"),
-        "acceptance_rate": None if percent is None else percent / 100,
-        "positions": one.get("spec_decode_per_position_acceptance_rates") or None,
-        "drafts": drafts,
-        "draft_tokens": one.get("spec_decode_draft_tokens"),
-        "accepted_tokens": one.get("spec_decode_accepted_tokens"),
+        "acceptance_length": _as_it_is(one, "spec_decode_acceptance_length"),
+        "acceptance_rate": ("spec_decode_acceptance_rate", None if rate is None else rate / 100),
+        "positions": ("spec_decode_per_position_acceptance_rates", None if positions == [] else positions),
+        "drafts": _as_it_is(one, "spec_decode_num_drafts"),
+        "draft_tokens": _as_it_is(one, "spec_decode_draft_tokens"),
+        "accepted_tokens": _as_it_is(one, "spec_decode_accepted_tokens"),
     }
 
 
-def _load(one: Record) -> dict[str, Any]:
+def _as_it_is(one: Record, key: str) -> tuple[str, Any]:
+    return key, one.get(key)
+
+
+def _percent(key: str, value: Any) -> float:
+    return number_of(key, value, least=0, most=100, form="percent as a number: 52.3")
+
+
+def _load(one: Record) -> Fields:
     """Return the client's traffic as conditions: what it writes of it, and the options that a sweep set."""
-    found = {key: one[key] for key in OF_THE_LOAD if one.get(key) is not None}
+    for key, read in LOAD.items():
+        _read(one, key, read)  # what is kept is as the client wrote it
+    found = {key: (key, one[key]) for key in OF_THE_LOAD if one.get(key) is not None}
     found |= {
-        key.replace("-", "_"): value
+        key.replace("-", "_"): (key, value)
         for key, value in one.items()
-        if key not in TOLD and _of_the_client(key) and key.replace("-", "_") not in NOT_KEPT
+        if key not in TOLD and of_the_client(key) and key.replace("-", "_") not in NOT_KEPT
     }
-    return {f"client.{key}": value for key, value in found.items()}
+    return {f"client.{name}": field for name, field in found.items()}
+
+
+def _arrivals(key: str, value: Any) -> Any:
+    return value if value == "inf" else number_of(key, value, least=0, above=True, form='requests / second, or "inf"')
+
+
+def _a_text(key: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise Wrong(key, f"found {shown(value)}; write a text")
+    return value
+
+
+LOAD: Mapping[str, Callable[[str, Any], Any]] = {
+    "backend": _a_text,
+    "num_prompts": lambda key, value: whole_of(key, value, least=1),
+    "request_rate": _arrivals,
+    "burstiness": positive,
+}
+"""What may stand in the keys of the client's own traffic."""
 
 
 def _flags(one: Record) -> dict[str, str]:
-    failed, asked, done = one.get("failed"), one.get("num_prompts"), one.get("completed")
+    failed, asked, done = (_read(one, key, count_of) for key in ("failed", "num_prompts", "completed"))
     if failed:
         return {"request_failed": f"{failed} requests failed"}
-    if isinstance(asked, int) and isinstance(done, int) and done < asked:
+    if asked is not None and done is not None and done < asked:
         return {"request_failed": f"{done} of {asked} requests were completed"}
     return {}
