@@ -22,6 +22,7 @@ from nightsweep.plan.words import DECODE
 CONFIG = "config."
 PRODUCTION = "production."
 WEIGHTS = "weights_gib"
+VERSION, DIGEST, IMAGE = "engine_version", "image_digest", "config.image"
 WEIGHTS_WITHIN = 0.005
 """Ratio within which the weights that two boots tell are the same ones."""
 
@@ -253,18 +254,19 @@ def shown(value: Any) -> str:
 
 
 def _with_acceptance(change: Change, accepted: Accepted | None) -> Change:
-    if accepted is None or not _same(change.name, accepted.value, change.new):
+    if accepted is None or not same_value(change.name, accepted.value, change.new):
         return change
     return Change(change.name, change.old, change.new, change.source, accepted.reason)
 
 
 def _told(decision: Decision, now: Now) -> Iterator[Change]:
     for name, known in now.values.items():
-        if name in decision.premises and not _same(name, decision.premises[name], known.value):
+        if name in decision.premises and not same_value(name, decision.premises[name], known.value):
             yield Change(name, decision.premises[name], known.value, known.source)
 
 
-def _same(name: str, old: Any, new: Any) -> bool:
+def same_value(name: str, old: Any, new: Any) -> bool:
+    """Return whether two values of a premise are the same one: weights and mean lengths within their limits."""
     numbers = isinstance(old, int | float) and isinstance(new, int | float)
     if name == WEIGHTS and numbers and old:
         return bool(abs(new / old - 1) <= WEIGHTS_WITHIN)

@@ -43,7 +43,8 @@ class Overrides:
     @property
     def words(self) -> str:
         """Them as part of a config's name."""
-        return ", ".join(f"{key}={value}" for key, value in {**self.speculative, **self.args}.items())
+        image = {} if self.image is None else {"image": self.image}
+        return ", ".join(f"{key}={value}" for key, value in {**self.speculative, **self.args, **image}.items())
 
 
 def reask(decision: Decision, found: Sequence[Change], now: Now, *, plan: SweepPlan, file_text: str) -> str:
@@ -240,7 +241,12 @@ def _config(plan: SweepPlan, fingerprint: str, decision: Decision) -> EngineConf
 def _entry(config: EngineConfig, base: EngineSpec, overrides: Overrides) -> dict[str, Any]:
     """Return a config as an entry of `configs`, written out: what it has besides the file's engine, and the overrides."""
     drafts = bool(config.speculative)
-    set_here = Overrides(overrides.speculative if drafts else {}, overrides.args)
+    own_image = config.engine.image not in (
+        None,
+        base.image,
+    )  # which gives way to the new one, that the file's engine has
+    image = overrides.image if own_image else None
+    set_here = Overrides(overrides.speculative if drafts else {}, overrides.args, image)
     entry: dict[str, Any] = {"name": f"{config.name} ({set_here.words})" if set_here.words else config.name}
     entry["name"] = entry["name"].replace("{", "{{").replace("}", "}}")
     settings = {**(config.speculative or {}), **set_here.speculative}
@@ -254,7 +260,7 @@ def _entry(config: EngineConfig, base: EngineSpec, overrides: Overrides) -> dict
     entry |= {key: value for key, value in parts.items() if value}
     for key in ("image", "model", "model_revision"):
         own = getattr(config.engine, key)
-        if own != getattr(base, key) and own is not None:
+        if own != getattr(base, key) and own is not None and not (key == "image" and image is not None):
             entry[key] = own
     if config.engine.command != base.command:
         entry["command"] = list(config.engine.command)

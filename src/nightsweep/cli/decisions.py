@@ -40,7 +40,7 @@ def _said(ctx: click.Context, param: click.Parameter, value: str) -> str:
 def command(ctx: click.Context, *, as_json: bool, with_retired: bool) -> None:
     """List decisions, and mark those questioned whose premises have changed: by what, from which value to which.
 
-    Compared with today are: the box's facts, engine version and image of its newest boot, weights, the drafting rule of newer
+    Compared with today are: the box's facts, engine version, image and weights of newer boots and imports, the drafting rule of newer
     sweeps, the prompt set, what production runs, and its traffic. What cannot be looked at is said.
 
     \b

@@ -112,6 +112,19 @@ def test_a_new_engine_version_is_asked_with_the_newest_boots_image() -> None:
     assert {config.engine.image for config in plan.configs} == {"vllm/vllm-openai:v0.29.0"}
 
 
+def test_a_new_image_is_asked_also_of_configs_that_had_one_of_their_own() -> None:
+    own = '    args: {max-num-seqs: 8}\n    image: "vllm/vllm-openai:v0.27.1"'
+    image = Change("config.image", "vllm/vllm-openai:v0.27.1", "vllm/vllm-openai:v0.29.0", "boot 9")
+    file = FILE.replace("    args: {max-num-seqs: 8}", own)
+    _, plan = asked_again(image, now=Now(image="vllm/vllm-openai:v0.29.0"), file=file)
+    assert [(config.name, config.engine.image) for config in plan.configs] == [
+        ("k=4 (image=vllm/vllm-openai:v0.29.0)", "vllm/vllm-openai:v0.29.0"),
+        ("k=5 (image=vllm/vllm-openai:v0.29.0)", "vllm/vllm-openai:v0.29.0"),
+        ("k=5", "vllm/vllm-openai:v0.27.1"),
+        ("plain", "vllm/vllm-openai:v0.29.0"),
+    ]
+
+
 PROCESS = a_file(("  host: docker\n  image: vllm/vllm-openai:v0.28.0\n", "  host: process\n"))
 SHIPPED = Change("production.image", "vllm/vllm-openai:v0.28.0", "vllm/vllm-openai:v0.29.0", "container vllm-qwen")
 
