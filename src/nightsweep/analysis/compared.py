@@ -14,30 +14,37 @@ from nightsweep.analysis.differing import Difference
 from nightsweep.analysis.documents import spread_document
 from nightsweep.analysis.intervals import Observation
 from nightsweep.analysis.pooled import PooledRate, PooledRatio, observed, pooled_rates, pooled_ratio
-from nightsweep.analysis.pooled_shown import POOLED_NOTE, interval_document, pooled_document, tested, with_interval
-from nightsweep.analysis.sides import Pairing, Side, brief, measured
+from nightsweep.analysis.pooled_shown import (
+    POOLED_NOTE,
+    interval_document,
+    pooled_document,
+    tested,
+    windows_of,
+    with_interval,
+)
+from nightsweep.analysis.sides import Cell, Pairing, Side, brief, measured
 from nightsweep.analysis.stated import stated_of
 from nightsweep.analysis.summary import spread_of
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.analysis.values import Spread, WindowRow
-from nightsweep.plan.words import NO_DATE, WHOLE_RUN
-
-Cell = tuple[int, Decimal]
-"""Streams and temperature."""
+from nightsweep.plan.words import DECODE, NO_DATE, WHOLE_RUN
 
 COMPARED_FIELDS: tuple[str, ...] = (
     "concurrency",
     "temperature",
     *(f"{side}_tokens_per_second.{part}" for side in ("a", "b") for part in ("mean", "n", "boots", "min", "max", "sd")),
     *("ratio", "ratio_low", "ratio_high", "verdict", "windows_needed", "why", "p"),
-    *(f"pooled.{part}" for part in ("a.mean", "b.mean", "ratio", "ratio_low", "ratio_high")),
+    *(f"pooled.{side}.{part}" for side in ("a", "b") for part in ("mean", "low", "high", "n", "boots")),
+    *(f"pooled.{part}" for part in ("ratio", "ratio_low", "ratio_high")),
 )
 """Columns of the CSV of a comparison: dotted paths into `cell_document`."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One cell of both configs. The pooled rates stand beside the plain means; the verdict is of the plain ones."""
+    """One cell of both configs. The pooled rates stand beside the plain means, each of its side's own windows and of a cell that
+    the side has; the verdict is of the plain ones.
+    """
 
     streams: int
     temperature: Decimal
@@ -75,28 +82,35 @@ def compared(
         same_within=same_within,
     )
     plain = {(one.streams, one.temperature): one for one in verdicts}
-    pooled = {
-        (one.config_fingerprint, one.conditions, one.streams, one.temperature): one
-        for one in pooled_rates([*pairing.a.rows, *pairing.b.rows, *others])
-    }
+    pooled = _pooled(pairing, others)
     cells = _by_cell(a), _by_cell(b)
     return [
-        _compared(cell, pairing, sides=cells, plain=plain[cell[0], float(cell[1])], pooled=pooled)
+        _compared(cell, sides=cells, plain=plain[cell[0], float(cell[1])], pooled=pooled)
         for cell in sorted({*cells[0], *cells[1]}, key=lambda cell: (cell[1], cell[0]))
     ]
 
 
+def _pooled(pairing: Pairing, others: Sequence[WindowRow]) -> dict[tuple[str, int, float], PooledRate]:
+    """Return pooled rates by side, streams and temperature, of each side's own windows; none but of decode windows.
+
+    Both sides may be one config under equal conditions, in two sweeps. Single-batch runs have one concurrency; prefill is in a
+    whole run's rate, which is no multiple of the acceptance length.
+    """
+    if pairing.kind != DECODE:
+        return {}
+    sides = {row.window_id: name for name, side in (("A", pairing.a), ("B", pairing.b)) for row in side.rows}
+    found = pooled_rates([*pairing.a.rows, *pairing.b.rows, *others], sides=sides)
+    return {(one.side, one.streams, one.temperature): one for one in found if one.side}
+
+
 def _compared(
     cell: Cell,
-    pairing: Pairing,
     *,
     sides: tuple[Mapping[Cell, Sequence[WindowRow]], Mapping[Cell, Sequence[WindowRow]]],
     plain: Comparison,
-    pooled: Mapping[tuple[str, str, int, float], PooledRate],
+    pooled: Mapping[tuple[str, int, float], PooledRate],
 ) -> Compared:
-    one, other = (
-        pooled.get((side.fingerprint, side.conditions, cell[0], float(cell[1]))) for side in (pairing.a, pairing.b)
-    )
+    one, other = (pooled.get((name, cell[0], float(cell[1]))) for name in ("A", "B"))
     a, b = (_spread(side.get(cell, ())) for side in sides)
     return Compared(*cell, a, b, as_stated(plain, a, b), one, other, pooled_ratio(one, other))
 
@@ -135,7 +149,7 @@ def _spread(rows: Sequence[WindowRow]) -> Spread | None:
 
 def title_of(pairing: Pairing) -> str:
     """Return what is compared: the rate by its own name."""
-    whole = pairing.a.rows[0].kind == WHOLE_RUN
+    whole = pairing.kind == WHOLE_RUN
     return "B against A, " + ("rate over a whole run (ramp, prefill and tail in it)" if whole else "decode rate")
 
 
@@ -253,7 +267,9 @@ def pooled_table(found: Sequence[Compared], *, simulated: bool) -> Table | None:
         Column("streams"),
         Column("T"),
         Column("A pooled", "tokens/s", right=False),
+        Column("A windows", right=False),
         Column("B pooled", "tokens/s", right=False),
+        Column("B windows", right=False),
         Column("B/A"),
         Column("95% interval", right=False),
     )
@@ -263,7 +279,9 @@ def pooled_table(found: Sequence[Compared], *, simulated: bool) -> Table | None:
                 str(one.streams),
                 text.temperature(one.temperature),
                 with_interval(one.pooled_a, digits=digits),
+                windows_of(one.pooled_a),
                 with_interval(one.pooled_b, digits=digits),
+                windows_of(one.pooled_b),
                 text.number(None if one.pooled is None else one.pooled.ratio, digits=3),
                 text.ABSENT if one.pooled is None else span(one.pooled.low, one.pooled.high),
             )

@@ -38,8 +38,8 @@ before it has few false alarms, and a false alarm costs only precision (T. A. Ba
 POWER = 0.8
 """How often the trend of `Pooling.least_seen` would be seen."""
 
-Group = tuple[str, str, str, float]
-"""Config fingerprint, conditions, box, temperature: what acceptance is pooled over is its concurrencies."""
+Group = tuple[str, str, str, float, str]
+"""Config fingerprint, conditions, box, temperature, side: what acceptance is pooled over is its concurrencies."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,11 @@ class Content:
 
 @dataclass(frozen=True)
 class PooledRate:
-    """A cell's decode rate in tokens / second by pooled acceptance, with the acceptance length it rests on."""
+    """A cell's decode rate in tokens / second by pooled acceptance, with the acceptance length it rests on.
+
+    Attributes:
+        side: Whose windows it is of, as `pooled_rates` was told.
+    """
 
     config_fingerprint: str
     conditions: str
@@ -97,17 +101,26 @@ class PooledRate:
     acceptance: Interval | None
     pooling: Pooling
     content: Content | None = None
+    side: str = ""
 
 
-def pooled_rates(windows: Sequence[WindowRow]) -> list[PooledRate]:
-    """Return one pooled rate for each cell that has acceptance and rate in clean windows; control windows are in none."""
+def pooled_rates(windows: Sequence[WindowRow], *, sides: Mapping[int, str] | None = None) -> list[PooledRate]:
+    """Return one pooled rate for each cell that has acceptance and rate in clean windows; control windows are in none.
+
+    Args:
+        sides: Whose a window is, by its id: windows of one config and conditions are pooled only with those of their own side.
+    """
+    of = sides or {}
     rows = [
         row
         for row in windows
         if not row.flags and not row.control and row.decode_rate is not None and row.acceptance_length is not None
     ]
-    acceptance = [observed(row, row.acceptance_length or 0.0) for row in rows]
-    rest = [observed(row, (row.decode_rate or 0.0) / (row.acceptance_length or 1.0)) for row in rows]
+    acceptance = [observed(row, row.acceptance_length or 0.0, side=of.get(row.window_id, "")) for row in rows]
+    rest = [
+        observed(row, (row.decode_rate or 0.0) / (row.acceptance_length or 1.0), side=of.get(row.window_id, ""))
+        for row in rows
+    ]
     noise, rest_noise = noise_of(acceptance), noise_of(rest)
     trend = trend_of(acceptance, noise)
     found: list[PooledRate] = []
@@ -119,15 +132,15 @@ def pooled_rates(windows: Sequence[WindowRow]) -> list[PooledRate]:
         for streams in sorted({one.streams for one in members}):
             own = [one for one in rest if one.cell == (group, streams)]
             rate = _product(shared, interval_of(own, rest_noise))
-            found.append(PooledRate(*group, streams, rate, shared, pooling, content))
+            found.append(PooledRate(*group[:4], streams, rate, shared, pooling, content, group[4]))
     return found
 
 
 def observed(row: WindowRow, value: float, *, side: str = "") -> Observation:
     """Return a window's value with what it depends on; `side` keeps a config apart that is held against itself."""
-    group: Group = (row.config_fingerprint, row.conditions, row.box, float(row.temperature))
+    group: Group = (row.config_fingerprint, row.conditions, row.box, float(row.temperature), side)
     config = (row.config_fingerprint, row.conditions, row.box, side)
-    cell = (group, row.concurrency) if not side else (group, row.concurrency, side)
+    cell = (group, row.concurrency)
     return Observation(
         value, config, row.boot_id, cell, row.concurrency, float(row.temperature), drawn(row), row.window_id
     )

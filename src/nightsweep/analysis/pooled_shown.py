@@ -31,6 +31,13 @@ def with_interval(pooled: PooledRate | None, *, digits: int) -> str:
     return f"{rate.mean:,.{digits}f} ({rate.low:,.{digits}f}–{rate.high:,.{digits}f})"
 
 
+def windows_of(pooled: PooledRate | None) -> str:
+    """Return the windows that a pooled rate rests on, of all concurrencies; nothing where there is no rate."""
+    if pooled is None or pooled.rate is None:
+        return text.ABSENT
+    return f"{text.count(pooled.rate.n)} in {text.plural(pooled.rate.boots, 'boot')}"
+
+
 def tested(pooled: PooledRate | None) -> str:
     """Return what the test of pooling said: the reason when refused, else its chances and the smallest change it could see."""
     if pooled is None:
@@ -55,18 +62,24 @@ Key = tuple[str, str, str, int, float]
 """Config fingerprint, conditions, box, streams, temperature."""
 
 
+ASKED = "asked"
+"""The side of the windows that are asked for: others of their config may be of another sweep, or too old."""
+
+
 def pooled_cells(windows: Sequence[WindowRow], *, family: Sequence[WindowRow] = ()) -> list[Beside]:
     """Return each cell that has a pooled rate or a refusal: one of its windows, the plain spread, the pooled rate.
 
     Args:
-        family: Further windows of the same nights, by which noise and trend are known better.
+        family: Further windows of the same nights, by which noise and trend are known better. None of them is in a rate.
     """
     rows = measured(windows)
     cells: dict[Key, list[WindowRow]] = {}
     for row in rows:
         cells.setdefault(_key(row), []).append(row)
     found = []
-    for pooled in pooled_rates(measured([*rows, *family])):
+    for pooled in pooled_rates(measured([*rows, *family]), sides={row.window_id: ASKED for row in rows}):
+        if pooled.side != ASKED:
+            continue
         key = (pooled.config_fingerprint, pooled.conditions, pooled.box, pooled.streams, pooled.temperature)
         group = cells.get(key, [])
         rates = [row.decode_rate for row in group if row.decode_rate is not None]
@@ -91,6 +104,7 @@ def pooled_cells_table(found: Sequence[Beside], *, title: str) -> Table:
         Column("n"),
         Column("range", right=False),
         Column("pooled (95%)", "tokens/s", right=False),
+        Column("of windows", right=False),
         Column("test of pooling", right=False),
     )
     rows = tuple(
@@ -103,6 +117,7 @@ def pooled_cells_table(found: Sequence[Beside], *, title: str) -> Table:
                 text.runs(plain),
                 text.value_range(plain, digits=digits),
                 with_interval(pooled, digits=digits),
+                windows_of(pooled),
                 tested(pooled),
             )
         )
@@ -128,17 +143,19 @@ def pooled_cell_document(row: WindowRow, pooled: PooledRate) -> Mapping[str, Any
 # --- for programs ----------------------------------------------------------------------------------------------------
 
 
+INTERVAL_PARTS = ("mean", "low", "high", "level", "n", "boots", "boot_spread_known")
+
+
 def interval_document(interval: Interval | None) -> dict[str, Any] | None:
     """Return an interval; null where there is none."""
     if interval is None:
         return None
-    names = ("mean", "low", "high", "level", "n", "boots", "boot_spread_known")
-    return {name: getattr(interval, name) for name in names}
+    return {name: getattr(interval, name) for name in INTERVAL_PARTS}
 
 
 def pooled_document(pooled: PooledRate | None) -> dict[str, Any] | None:
     """Return a pooled rate in tokens / second with its test; null where the cell has no acceptance."""
     if pooled is None:
         return None
-    rate = interval_document(pooled.rate) or {"mean": None}
+    rate = interval_document(pooled.rate) or dict.fromkeys(INTERVAL_PARTS)
     return {**rate, "acceptance_length": interval_document(pooled.acceptance), "test": asdict(pooled.pooling)}

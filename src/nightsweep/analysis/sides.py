@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 
 from nightsweep.analysis import text
 from nightsweep.analysis.differing import Difference, config_differences, differences, flat
@@ -18,6 +19,8 @@ from nightsweep.errors import NotComparable, SeveralConfigs
 Document = Mapping[str, object]
 Under = tuple[str, str, bool]
 """Conditions' fingerprint, box, simulated."""
+Cell = tuple[int, Decimal]
+"""Streams and temperature."""
 
 NOT_OF_THE_BOX = ("docker", "memory_bytes")
 """Facts of a box that are no condition."""
@@ -56,6 +59,22 @@ class Pool:
     def under(self) -> Under:
         """What its windows were measured under."""
         return self.conditions, self.box, self.simulated
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Cells of which one is asked for: those of them that each side has, by what they were measured under."""
+
+    a: Mapping[Under, frozenset[Cell]]
+    b: Mapping[Under, frozenset[Cell]]
+
+    def both(self, pair: tuple[Under, Under]) -> bool:
+        """Return whether both sides have one of them, the same, under such conditions."""
+        return bool(self.a.get(pair[0], frozenset()) & self.b.get(pair[1], frozenset()))
+
+    def either(self, pair: tuple[Under, Under]) -> bool:
+        """Return whether a side has one of them under such conditions."""
+        return bool(self.a.get(pair[0]) or self.b.get(pair[1]))
 
 
 @dataclass(frozen=True)
@@ -116,6 +135,11 @@ class Pairing:
     conditions: tuple[Difference, ...]
 
     @property
+    def kind(self) -> str:
+        """Which kind of windows is compared."""
+        return self.a.rows[0].kind
+
+    @property
     def simulated(self) -> bool:
         """Whether the numbers are of a simulated engine or box."""
         return self.a.rows[0].simulated  # it is part of what windows are chosen by
@@ -166,12 +190,15 @@ def _listed(fingerprint: str, group: Sequence[Pool]) -> str:
     return f"  {text.short(fingerprint)}  {names}  ({runs}; sweeps {sweeps})"
 
 
-def chosen(a: Sequence[Pool], b: Sequence[Pool], *, known: Documents, across: bool = False) -> Choice:
+def chosen(
+    a: Sequence[Pool], b: Sequence[Pool], *, known: Documents, across: bool = False, asked: Sequence[Asked] = ()
+) -> Choice:
     """Return the newest conditions that both have in common; where there are none, those that differ least.
 
     Args:
         a, b: Pools as `one_config` gives them, at least one each.
         across: Compare also where conditions differ that make two numbers answers to different questions.
+        asked: Cells that are asked for: conditions under which both sides have the most of them go first.
 
     Raises:
         NotComparable: They differ in such a condition, or one side is simulated and the other is not.
@@ -185,10 +212,12 @@ def chosen(a: Sequence[Pool], b: Sequence[Pool], *, known: Documents, across: bo
     documents = {under: expanded(under, known) for under in {*newest_a, *newest_b}}
     between = {pair: unnamed(differences(documents[pair[0]], documents[pair[1]]), named) for pair in pairs}
 
-    def rank(pair: tuple[Under, Under]) -> tuple[int, int, float]:
+    def rank(pair: tuple[Under, Under]) -> tuple[float, ...]:
         found = between[pair]
         newest = min(newest_a[pair[0]], newest_b[pair[1]])
-        return sum(one.meaningless for one in found), len(found), -newest.timestamp()
+        another = sum(one.meaningless for one in found)
+        both, either = sum(one.both(pair) for one in asked), sum(one.either(pair) for one in asked)
+        return another > 0 and not across, -both, another, len(found), -either, -newest.timestamp()
 
     best = min(pairs, key=rank)
     _refuse([one for one in between[best] if one.meaningless], across=across)

@@ -87,3 +87,14 @@ def test_the_pooled_rate_stands_beside_the_plain_mean_with_its_run_count() -> No
     assert first[4] == "4"
     assert "–" in first[5]
     assert "SIMULATED" in table.caption
+
+
+def test_windows_that_were_not_asked_for_tell_the_noise_and_are_in_no_pooled_rate() -> None:
+    rows = a_night()
+    asked = [row for row in rows if row.repeat < 2]
+    found = pooled_cells(asked, family=rows)
+    sizes = {(plain.n, pooled.rate.n, pooled.rate.mean) for _, plain, pooled in found if pooled.rate is not None}
+    assert {(n, pooled) for n, pooled, _ in sizes} == {(2, len({row.concurrency for row in rows}) * 2)}
+    table = pooled_cells_table(found, title="Pooled")
+    place = [column.heading for column in table.columns].index("of windows")
+    assert table.groups[0].rows[0].values[place] == f"{found[0][2].rate.n} in 2 boots"  # type: ignore[union-attr]
