@@ -11,8 +11,9 @@ from nightsweep.analysis import text
 from nightsweep.analysis.documents import Document, spread_document
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.analysis.values import Spread
+from nightsweep.analysis.whole_runs import RATE, WHOLE_RUN_NOTE
 from nightsweep.plan.mistakes import nearest
-from nightsweep.plan.words import UNKNOWN_TEMPERATURE
+from nightsweep.plan.words import DECODE, UNKNOWN_TEMPERATURE, WHOLE_RUN
 
 NUMBERS = (
     "decode_rate",
@@ -36,6 +37,10 @@ NAMED = {
     "tpot_p50": "tpot_p50_seconds",
 }
 """Names in documents that carry a unit."""
+
+_TIMES = {"step_time": "step time"}
+_TIMES_WHOLE = {"ttft_p50": "TTFT p50", "tpot_p50": "TPOT p50"}
+"""Times in the table of groups, with their headings: no counters tell the step time of a whole run."""
 
 BESIDE_CONFIG = (
     "config",
@@ -94,25 +99,30 @@ def key_of_nobody(groups: Sequence[GroupSummary], by: Sequence[str]) -> str | No
     return None
 
 
-def group_document(group: GroupSummary) -> Document:
-    """Return a group; every number with mean, n, boots, min, max, sd and CV."""
-    numbers = {NAMED.get(name, name): spread_document(spread) for name, spread in group.numbers.items()}
+def group_document(group: GroupSummary, *, kind: str = DECODE) -> Document:
+    """Return a group; every number with mean, n, boots, min, max, sd and CV. The rate of whole runs has a name of its own."""
+    numbers = {_named(name, kind=kind): spread_document(spread) for name, spread in group.numbers.items()}
     counts = {"cells": group.cells, "conditions_pooled": group.conditions, "windows_flagged": group.flagged}
     times = {
         name: None if at is None else at.isoformat() for name, at in (("first", group.first), ("last", group.last))
     }
     keys = {name: _told(name, value) for name, value in group.keys.items()}
-    return {**keys, **numbers, **counts, **times, "simulated": group.simulated}
+    of = {"kind": WHOLE_RUN} if kind == WHOLE_RUN else {}
+    return {**keys, **of, **numbers, **counts, **times, "simulated": group.simulated}
 
 
-def group_fields(by: Sequence[str]) -> tuple[str, ...]:
+def group_fields(by: Sequence[str], *, kind: str = DECODE) -> tuple[str, ...]:
     """Return the columns of the CSV of groups: paths into `group_document`."""
     parts = ("mean", "n", "boots", "min", "max", "sd", "cv")
-    numbers = (f"{NAMED.get(name, name)}.{part}" for name in NUMBERS for part in parts)
+    numbers = (f"{_named(name, kind=kind)}.{part}" for name in NUMBERS for part in parts)
     return (*by, *numbers, "cells", "conditions_pooled", "windows_flagged", "first", "last", "simulated")
 
 
-def groups_table(groups: Sequence[GroupSummary], *, by: Sequence[str], title: str) -> Table:
+def _named(name: str, *, kind: str) -> str:
+    return RATE if kind == WHOLE_RUN and name == "decode_rate" else NAMED.get(name, name)
+
+
+def groups_table(groups: Sequence[GroupSummary], *, by: Sequence[str], title: str, kind: str = DECODE) -> Table:
     """Return the table of groups in the order given.
 
     Units:
@@ -120,6 +130,8 @@ def groups_table(groups: Sequence[GroupSummary], *, by: Sequence[str], title: st
     """
     rates = [spread for group in groups if (spread := group.numbers["decode_rate"]) is not None]
     digits = text.decimals(spread.mean for spread in rates)
+    whole = kind == WHOLE_RUN
+    times = _TIMES_WHOLE if whole else _TIMES
 
     def row_of(group: GroupSummary) -> Row:
         rate = group.numbers["decode_rate"]
@@ -127,11 +139,11 @@ def groups_table(groups: Sequence[GroupSummary], *, by: Sequence[str], title: st
             *(_said(key, group.keys[key]) for key in by),
             text.number(rate.mean if rate else None, digits=digits),
             text.runs(rate),
-            str(rate.boots) if rate else "0",
+            text.boots(rate),
             text.value_range(rate, digits=digits),
             text.cv(rate),
-            text.with_range(group.numbers["acceptance_length"], digits=2),
-            text.with_range(group.numbers["step_time"], digits=1, factor=1000.0),
+            text.with_range(group.numbers["acceptance_length"], digits=2, of=rate),
+            *(text.with_range(group.numbers[name], digits=1, factor=1000.0, of=rate) for name in times),
             str(group.cells),
             str(group.conditions),
             str(group.flagged or ""),
@@ -140,13 +152,13 @@ def groups_table(groups: Sequence[GroupSummary], *, by: Sequence[str], title: st
 
     columns = (
         *(Column(key, right=False) for key in by),
-        Column("decode rate", "tokens/s"),
+        Column("rate over the run" if whole else "decode rate", "tokens/s"),
         Column("n"),
         Column("boots"),
         Column("range", "tokens/s"),
         Column("CV"),
         Column("acceptance length"),
-        Column("step time", "ms"),
+        *(Column(heading, "ms") for heading in times.values()),
         Column("cells"),
         Column("conditions"),
         Column("flagged"),
@@ -154,7 +166,8 @@ def groups_table(groups: Sequence[GroupSummary], *, by: Sequence[str], title: st
     mixed = any(group.cells > 1 or group.conditions > 1 for group in groups)
     rows = tuple(row_of(group) for group in groups)
     simulated = any(group.simulated for group in groups)
-    return Table(title, columns, (Group("", rows),), notes=(MIXED,) if mixed else (), simulated=simulated)
+    notes = (*((WHOLE_RUN_NOTE,) if whole else ()), *((MIXED,) if mixed else ()))
+    return Table(title, columns, (Group("", rows),), notes=notes, simulated=simulated)
 
 
 def _said(key: str, value: Any) -> str:

@@ -22,6 +22,10 @@ def record_of(document: Document, fields: Sequence[str]) -> Record:
     return {path.replace(".", "_"): at_path(document, path) for path in fields}
 
 
+RATES = ("decode_rate", "whole_run_rate")
+"""What a run count or a CV without a name is of: the rate of the list's own kind."""
+
+
 def column_of(word: str, names: Sequence[str]) -> str:
     """Return the column that a word means: its name, or a number's name without unit ("decode_rate", "step_time_cv", "n").
 
@@ -36,7 +40,7 @@ def column_of(word: str, names: Sequence[str]) -> str:
         return asked
     base, _, part = asked.rpartition("_")
     if asked in SPREAD_PARTS:
-        base, part = "decode_rate", asked
+        base, part = next((rate for rate in RATES if any(name.startswith(rate) for name in names)), RATES[0]), asked
     elif part not in SPREAD_PARTS:
         base, part = asked, "mean"
     fitting = [name for name in names if base and name.startswith(base) and name.endswith(f"_{part}")]

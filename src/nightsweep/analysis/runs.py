@@ -86,13 +86,15 @@ def single_batch_runs_table(
         rates = [text.number(row.decode_rate, digits=digits) for row in rows] + [text.ABSENT] * (most - len(rows))
         lengths = [(row.acceptance_length, row.boot_id) for row in rows if row.acceptance_length is not None]
         length = spread_of([value for value, _ in lengths], boots=(boot for _, boot in lengths))
+        known_rates = [(row.decode_rate, row.boot_id) for row in rows if row.decode_rate is not None]
+        rate = spread_of([value for value, _ in known_rates], boots=(boot for _, boot in known_rates))
         boot = by_boot.get(rows[-1].boot_id)
         return Row(
             (
                 known.names[key],
                 text.temperature(temperature),
                 *rates,
-                text.with_range(length, digits=2),
+                text.with_range(length, digits=2, of=rate),
                 text.ABSENT if boot is None else listings.kv_tokens(boot),
                 text.ABSENT if boot is None else text.number(boot.weights, digits=2),
             ),

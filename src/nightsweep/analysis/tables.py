@@ -96,7 +96,7 @@ def cells_table(
     digits = _CellDigits.of(summaries)
     names = names_apart((cell.config, cell.config_fingerprint) for cell in summaries)
     apart = needs_conditions(summaries)
-    boots = with_boots or any(cell.decode_rate is not None and cell.decode_rate.boots > 1 for cell in summaries)
+    boots = with_boots or text.several_boots(cell.decode_rate for cell in summaries)
     columns = [
         Column("streams"),
         Column("T"),
@@ -172,6 +172,7 @@ def prefills_table(summaries: Sequence[PrefillSummary], *, title: str) -> Table:
     """
     loaded = any(cell.under_load for cell in summaries)
     digits = text.decimals(cell.rate.mean for cell in summaries if cell.rate is not None)
+    boots = text.several_boots(cell.rate for cell in summaries)
     names = names_apart((cell.config, cell.config_fingerprint) for cell in summaries)
 
     def row_of(cell: PrefillSummary) -> Row:
@@ -181,9 +182,11 @@ def prefills_table(summaries: Sequence[PrefillSummary], *, title: str) -> Table:
                 *((str(cell.under_load) if cell.under_load else "idle",) if loaded else ()),
                 text.number(cell.rate.mean if cell.rate else None, digits=digits),
                 text.runs(cell.rate),
+                *((text.boots(cell.rate),) if boots else ()),
                 text.value_range(cell.rate, digits=digits),
-                text.with_range(cell.ttft, digits=0, factor=1000.0),
-                *((text.with_range(cell.slowdown, digits=2),) if loaded else ()),
+                text.cv(cell.rate),
+                text.with_range(cell.ttft, digits=0, factor=1000.0, of=cell.rate),
+                *((text.with_range(cell.slowdown, digits=2, of=cell.rate),) if loaded else ()),
                 flagged_words(cell.flagged, cell.flags),
             ),
             mark="flagged" if cell.rate is None else "single" if cell.rate.n == 1 else "",
@@ -194,7 +197,9 @@ def prefills_table(summaries: Sequence[PrefillSummary], *, title: str) -> Table:
         *((Column("streams beside it"),) if loaded else ()),
         Column("prefill rate", "tokens/s"),
         Column("n"),
+        *((Column("boots"),) if boots else ()),
         Column("range", "tokens/s"),
+        Column("CV"),
         Column("TTFT", "ms"),
         *((Column("decode slowdown", "factor"),) if loaded else ()),
         Column("flagged", right=False),
@@ -218,6 +223,7 @@ def single_batch_table(summaries: Sequence[CellSummary], *, title: str) -> Table
     """
     digits = _CellDigits.of(summaries)
     apart = needs_conditions(summaries)
+    boots = text.several_boots(cell.decode_rate for cell in summaries)
     names = names_apart((cell.config, cell.config_fingerprint) for cell in summaries)
 
     def row_of(cell: CellSummary) -> Row:
@@ -227,7 +233,9 @@ def single_batch_table(summaries: Sequence[CellSummary], *, title: str) -> Table
                 text.temperature(cell.temperature),
                 text.number(cell.decode_rate.mean if cell.decode_rate else None, digits=digits.rate),
                 text.runs(cell.decode_rate),
+                *((text.boots(cell.decode_rate),) if boots else ()),
                 text.value_range(cell.decode_rate, digits=digits.rate),
+                text.cv(cell.decode_rate),
                 text.number(report.mean if report else None, digits=digits.rate),
                 text.with_range(cell.acceptance_length, digits=2, of=cell.decode_rate),
                 text.with_range(cell.ttft_p50, digits=0, factor=1000.0, of=cell.decode_rate),
@@ -241,7 +249,9 @@ def single_batch_table(summaries: Sequence[CellSummary], *, title: str) -> Table
         Column("T"),
         Column("decode rate", "tokens/s"),
         Column("n"),
+        *((Column("boots"),) if boots else ()),
         Column("range", "tokens/s"),
+        Column("CV"),
         Column("SGLang report's rate", "tokens/s"),
         Column("acceptance length"),
         Column("TTFT", "ms"),
@@ -292,7 +302,7 @@ def _cell_values(cell: CellSummary, *, digits: _CellDigits, boots: bool, client_
         text.temperature(cell.temperature),
         _mean(cell.decode_rate, digits=digits.rate),
         text.runs(cell.decode_rate),
-        *((str(cell.decode_rate.boots) if cell.decode_rate else "0",) if boots else ()),
+        *((text.boots(cell.decode_rate),) if boots else ()),
         text.value_range(cell.decode_rate, digits=digits.rate),
         text.cv(cell.decode_rate),
         _mean(cell.per_stream, digits=digits.stream),

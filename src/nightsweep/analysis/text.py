@@ -91,6 +91,16 @@ def runs(spread: Spread | None) -> str:
     return "?" if spread.stated is None else f"mean of {spread.stated}"
 
 
+def boots(spread: Spread | None) -> str:
+    """Return the number of boots."""
+    return "0" if spread is None else str(spread.boots)
+
+
+def several_boots(spreads: Iterable[Spread | None]) -> bool:
+    """Return whether any number is of several boots: then their number stands beside each of them."""
+    return any(spread is not None and spread.boots > 1 for spread in spreads)
+
+
 def percent(ratio: float | None, *, digits: int = 0) -> str:
     """Return a ratio as percent."""
     return ABSENT if ratio is None else f"{ratio * 100:.{digits}f}%"

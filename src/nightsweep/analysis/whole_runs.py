@@ -34,18 +34,23 @@ WHOLE_RUN_FIELDS: tuple[str, ...] = (
 )
 """Columns of the CSV of whole runs: dotted paths into `whole_run_document`."""
 
-COLUMNS = (
-    Column("streams"),
-    Column("T"),
-    Column("rate over the run", "tokens/s"),
-    Column("n"),
-    Column("range", "tokens/s"),
-    Column("acceptance length"),
-    Column("TTFT p50", "ms"),
-    Column("TPOT p50", "ms"),
-    Column("flagged", right=False),
-    Column("source", right=False),
-)
+
+def _columns(*, boots: bool, apart: bool) -> tuple[Column, ...]:
+    return (
+        Column("streams"),
+        Column("T"),
+        Column("rate over the run", "tokens/s"),
+        Column("n"),
+        *((Column("boots"),) if boots else ()),
+        Column("range", "tokens/s"),
+        Column("CV"),
+        Column("acceptance length"),
+        Column("TTFT p50", "ms"),
+        Column("TPOT p50", "ms"),
+        Column("flagged", right=False),
+        Column("source", right=False),
+        *((Column("conditions", right=False),) if apart else ()),
+    )
 
 
 def whole_run_document(cell: CellSummary) -> Document:
@@ -62,6 +67,7 @@ def whole_runs_table(summaries: Sequence[CellSummary], *, title: str) -> Table:
     """
     digits = text.decimals(cell.decode_rate.mean for cell in summaries if cell.decode_rate is not None)
     apart = needs_conditions(summaries)
+    boots = text.several_boots(cell.decode_rate for cell in summaries)
     names = names_apart((cell.config, cell.config_fingerprint) for cell in summaries)
 
     def row_of(cell: CellSummary) -> Row:
@@ -71,7 +77,9 @@ def whole_runs_table(summaries: Sequence[CellSummary], *, title: str) -> Table:
                 text.temperature(cell.temperature),
                 text.number(cell.decode_rate.mean if cell.decode_rate else None, digits=digits),
                 text.runs(cell.decode_rate),
+                *((text.boots(cell.decode_rate),) if boots else ()),
                 text.value_range(cell.decode_rate, digits=digits),
+                text.cv(cell.decode_rate),
                 text.with_range(cell.acceptance_length, digits=2, of=cell.decode_rate),
                 text.with_range(cell.ttft_p50, digits=0, factor=1000.0, of=cell.decode_rate),
                 text.with_range(cell.tpot_p50, digits=1, factor=1000.0, of=cell.decode_rate),
@@ -85,7 +93,7 @@ def whole_runs_table(summaries: Sequence[CellSummary], *, title: str) -> Table:
     return Table(
         title=title,
         label="config",
-        columns=(*COLUMNS, *((Column("conditions", right=False),) if apart else ())),
+        columns=_columns(boots=boots, apart=bool(apart)),
         groups=grouped(summaries, heading=lambda cell: names[cell.config_fingerprint], row_of=row_of),
         notes=(WHOLE_RUN_NOTE, *cell_notes(summaries), *applied_notes(summaries)),
     )

@@ -67,14 +67,19 @@ def command(
     with access(ctx).queries() as queries:
         wanted = filters.asked(ctx, queries)
         if group_by is not None:
-            kind = WHOLE_RUN if whole_runs else wanted.kind
-            _show_groups(ctx, queries, replace(wanted, kind=kind), by=_keys(group_by), shape=shape, form=form)
+            asked = _of_whole_runs(wanted) if whole_runs else wanted
+            _show_groups(ctx, queries, asked, by=_keys(group_by), shape=shape, form=form)
             return
         if whole_runs:
             _show_whole_runs(ctx, queries, wanted, shape=shape, form=form)
             return
         beside = _beside(queries, wanted) if pooled else None
         _show_cells(ctx, queries, wanted, flagged=flagged, beside=beside, shape=shape, form=form)
+
+
+def _of_whole_runs(wanted: Filters) -> Filters:
+    """Return the filters of whole runs in groups: all are imported, so none must be left out for it."""
+    return replace(wanted, kind=WHOLE_RUN, imported=True if wanted.imported is None else wanted.imported)
 
 
 def _beside(queries: Queries, wanted: Filters) -> list[Beside]:
@@ -206,17 +211,18 @@ def _left_out(queries: Queries, wanted: Filters) -> list[Any]:
 def _show_groups(
     ctx: click.Context, queries: Queries, wanted: Filters, *, by: Sequence[str], shape: shaping.Shape, form: str
 ) -> None:
-    fields, title = grouping.group_fields(by), f"Cells by {', '.join(by)} {filters.described(ctx)}".rstrip()
+    kind, what = wanted.kind, "Whole runs" if wanted.kind == WHOLE_RUN else "Cells"
+    fields, title = grouping.group_fields(by, kind=kind), f"{what} by {', '.join(by)} {filters.described(ctx)}".rstrip()
 
     def record(group: grouping.GroupSummary) -> records.Record:
-        return records.record_of(grouping.group_document(group), fields)
+        return records.record_of(grouping.group_document(group, kind=kind), fields)
 
     pooled = queries.groups(wanted, by)
     absent = grouping.key_of_nobody(pooled, by)
     if absent is not None:
         raise click.BadParameter(absent, ctx=ctx, param_hint="--group-by")
     groups = shape.arranged(pooled, record=record)
-    documented = [grouping.group_document(group) for group in groups]
+    documented = [grouping.group_document(group, kind=kind) for group in groups]
     simulated = any(group.simulated for group in groups)
     listing = shaping.Listing("groups", documented, fields, title, simulated=simulated)
     if shaping.shown(listing, shape, form=form):
@@ -224,9 +230,9 @@ def _show_groups(
     if form == "json":
         render.print_json({"groups": documented})
     elif not groups:
-        render.write([render.Line(f"no cells match {filters.described(ctx)}".rstrip())])
+        render.write([render.Line(f"no {what.lower()} match {filters.described(ctx)}".rstrip())])
     else:
-        render.show(grouping.groups_table(groups, by=by, title=title))
+        render.show(grouping.groups_table(groups, by=by, title=title, kind=kind))
     if form == "table" and _leaves_imported_out(queries, wanted, by):
         said = "what was imported is left out: --imported lists it alone, `source` among the keys sets it apart"
         render.write([render.Line(said, style="note")])

@@ -8,6 +8,7 @@ import click
 import pytest
 import sqlalchemy as sa
 
+from nightsweep.cli.cells import command as cells
 from nightsweep.cli.compare import command as compare
 from nightsweep.cli.decide import command as decide
 from nightsweep.cli.decisions import command as decisions
@@ -125,3 +126,41 @@ def test_a_decision_on_whole_runs_says_of_what_it_is_and_warns_of_the_import(spr
     assert "against k3 at 1 stream, T=0.7: better x1.396" in said
     (one,) = spring.listed(decisions)["decisions"]
     assert (one["kind"], one["evidence"][0]["n"]) == ("whole_run", 3)
+
+
+@pytest.mark.parametrize("imported", [(), ("--imported",)])
+def test_groups_of_whole_runs_are_called_so_and_never_a_decode_rate(spring: Desk, imported: tuple[str, ...]) -> None:
+    words = ("--whole-runs", "--group-by", "concurrency", *imported)
+    table = spring.call(cells, *words).stdout
+    assert "Whole runs by concurrency" in table
+    headings, note = table.replace("\n", " ").split("* all output tokens by the whole time", 1)
+    assert "over the" in headings
+    assert "decode" not in headings
+    assert "no decode rate" in note
+    (group,) = spring.listed(cells, *words)["groups"]
+    assert (group["kind"], group["whole_run_rate_tokens_per_second"]["n"]) == ("whole_run", 6)
+    header = spring.call(cells, *words, "--csv").stdout.splitlines()[0]
+    assert "whole_run_rate_tokens_per_second_mean" in header
+    for told in (" ".join(group), header):
+        assert "decode_rate" not in told
+    for listed in (words, ("--whole-runs", *imported)):
+        chosen = spring.call(cells, *listed, "--columns", "whole_run_rate,cv", "--sort", "-n", "--csv").stdout
+        assert chosen.startswith("whole_run_rate_tokens_per_second_mean,whole_run_rate_tokens_per_second_cv\n")
+
+
+def test_groups_of_whole_runs_that_are_not_there_are_called_so_too(desk_of_windows: Desk) -> None:
+    said = desk_of_windows.call(cells, "--whole-runs", "--group-by", "concurrency", "--no-imported").stdout
+    assert said == "no whole runs match --no-imported\n"
+
+
+def test_no_rate_is_pooled_of_whole_runs(engine: sa.Engine, store: PostgresStore, tmp_path: Path) -> None:
+    desk = Desk(engine, store)
+    lines = (
+        f"k{k},vllm,org/model,box-a,{c},0.7,{c * (100 + k + i)},2026-05-12,{k},{2.5 + i / 10}"
+        for k in (3, 5)
+        for c in (1, 8)
+        for i in range(3)
+    )
+    desk.bring(a_table(tmp_path, *lines, header=f"{WHOLE},acceptance_length"))
+    found = desk.listed(compare, "k3", "k5", "--whole-runs")["cells"]
+    assert [(one["pooled"]["a"], one["pooled"]["ratio"]) for one in found] == [(None, None)] * 2

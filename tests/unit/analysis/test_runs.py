@@ -80,3 +80,14 @@ def test_nothing_measured_is_no_table() -> None:
     known = known_series([], fingerprints=[])
     assert runs_table([], known, simulated=False) is None
     assert single_batch_runs_table([], boots=[], known=known, simulated=False) is None
+
+
+def test_an_acceptance_length_of_fewer_runs_than_are_listed_says_of_how_many() -> None:
+    windows = [
+        a_window(window_id=i, kind=SINGLE_BATCH, repeat=i, decode_rate=80.0 + i, acceptance_length=2.5 if i else None)
+        for i in range(3)
+    ]
+    (row,) = rows_of(
+        single_batch_runs_table(windows, boots=[], known=known_series(windows, fingerprints=[]), simulated=False)
+    )
+    assert row[5] == "2.50 (n=2; 2.50–2.50)"
