@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +76,19 @@ def up(night: Night, number: int, *, key: str = "boot") -> None:
     night.store.boot_ready(night.lease, night.boot_id, a_ready(), at=EVENING)
 
 
-def keep(night: Night, number: int, rate: float, *, index: int = 0, concurrency: int = 1, **conditions: Any) -> None:
+def keep(
+    night: Night,
+    number: int,
+    rate: float,
+    *,
+    index: int = 0,
+    concurrency: int = 1,
+    at: datetime = EVENING,
+    **conditions: Any,
+) -> None:
     box = {"box": "f" * 64, "config": night.plan.configs[number].fingerprint}
     night.keep(
-        a_window(rate, concurrency=concurrency),
+        a_window(rate, concurrency=concurrency, started=at),
         index=index,
         concurrency=concurrency,
         config=number,
@@ -151,16 +160,18 @@ def test_across_other_prompts_is_refused_with_what_to_do(
     assert isinstance(call(compare, *words[1:], queries=queries).exception, NotComparable)
 
 
-def again(night: Night, **conditions: Any) -> None:
-    """Measure the third config once more, in a sweep of its own and under other conditions."""
+def again(night: Night, *, configs: Sequence[int] = (2,), **conditions: Any) -> None:
+    """Measure the third config once more, or others, with one stream in a sweep of its own and under other conditions."""
     plan = load(FILE.replace("name: rules", "name: again"), source="again.yaml")
     night.store.release(night.lease, state="done", note="")
     sweep_id = night.store.open_sweep(plan, box_id=night.box_id, file_text=FILE)
     lease = night.store.claim(sweep_id, owner=OWNER, ttl=TTL)
     later = Night(night.store, plan, night.box_id, sweep_id, lease, boot_id=0)
-    up(later, 2, key="again")
-    for index, rate in enumerate((30.0, 31.0)):
-        keep(later, 2, rate, index=index, **conditions)
+    for number in configs:
+        up(later, number, key="again")
+        for index, rate in enumerate((30.0, 31.0)):
+            keep(later, number, rate, index=index, at=EVENING + timedelta(days=1), **conditions)
+        later.store.end_boot(lease, later.boot_id, stopped(), at=EVENING + timedelta(hours=number + 1))
 
 
 def test_the_conditions_that_both_have_are_taken_and_the_rest_is_said(night: Night, queries: Queries) -> None:
@@ -170,6 +181,31 @@ def test_the_conditions_that_both_have_are_taken_and_the_rest_is_said(night: Nig
     across = call(compare, "sweep:rules/greedy/standard", "sweep:again/probabilistic/standard", queries=queries).output
     assert "engine_version: 0.28.0 -> 0.29.0" in across
     assert "2 things differ at once" in across
+
+
+def test_the_newest_conditions_that_have_the_cells_asked_for_are_taken(night: Night, queries: Queries) -> None:
+    again(night, configs=(0, 2), engine_version="0.29.0")
+    pair = ("greedy/standard", "probabilistic/standard")
+    newest = document(compare, *pair, queries=queries)
+    assert [(one["concurrency"], one["a_tokens_per_second"]["n"]) for one in newest["cells"]] == [(1, 2)]
+    older = document(compare, *pair, "--at", "c=8,T=0.7", queries=queries)
+    assert [(one["concurrency"], one["b_tokens_per_second"]["n"]) for one in older["cells"]] == [(8, 3)]
+    assert older["a"]["left_out_for"] == ["engine_version"]
+    raised = call(compare, "sweep:again/greedy/standard", pair[1], "--at", "c=16", queries=queries).exception
+    assert "A has it nowhere, B has it nowhere" in str(raised)
+
+
+def test_one_config_in_two_sweeps_has_each_sweep_s_own_pooled_rate(night: Night, queries: Queries) -> None:
+    again(night)
+    name = "probabilistic/standard"
+    found = document(compare, f"sweep:rules/{name}", f"sweep:again/{name}", queries=queries)
+    one, eight = found["cells"]
+    assert (one["a_tokens_per_second"]["n"], one["b_tokens_per_second"]["n"]) == (3, 2)
+    assert (one["pooled"]["b"]["test"]["reason"], eight["b_tokens_per_second"]) == (
+        "one concurrency only: there is nothing to pool",
+        None,
+    )
+    assert (eight["pooled"]["b"], eight["pooled"]["ratio"]) == (None, None)
 
 
 def test_the_grid_s_settings_are_told_apart_with_their_interaction(night: Night, queries: Queries) -> None:
