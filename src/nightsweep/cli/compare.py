@@ -108,7 +108,9 @@ def _elsewhere(place: places.Place, queries: Queries, *meant: Meant) -> str:
         pools = [pool for pool in queries.pools(narrow) if pool.config_fingerprint == side.fingerprint]
         sweeps = text.several(sorted({sweep for pool in pools for sweep in pool.sweeps}))
         conditions = text.several(dict.fromkeys(text.short(pool.conditions) for pool in pools))
-        told.append(f"{name} has it in sweep {sweeps} (conditions {conditions})" if pools else f"{name} has it nowhere")
+        told.append(
+            f"{name} has it in sweep {sweeps} (conditions {conditions})" if pools else f"{name} as asked has it nowhere"
+        )
         any_there = any_there or bool(pools)
     remedy = ": name that sweep (sweep:NAME/CONFIG)" if any_there else ": leave --at out to see the cells there are"
     return f"--at {_said(place)} was not measured under the conditions compared; {', '.join(told)}{remedy}"

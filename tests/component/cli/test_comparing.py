@@ -192,7 +192,7 @@ def test_the_newest_conditions_that_have_the_cells_asked_for_are_taken(night: Ni
     assert [(one["concurrency"], one["b_tokens_per_second"]["n"]) for one in older["cells"]] == [(8, 3)]
     assert older["a"]["left_out_for"] == ["engine_version"]
     raised = call(compare, "sweep:again/greedy/standard", pair[1], "--at", "c=16", queries=queries).exception
-    assert "A has it nowhere, B has it nowhere" in str(raised)
+    assert "A as asked has it nowhere, B as asked has it nowhere" in str(raised)
 
 
 def test_one_config_in_two_sweeps_has_each_sweep_s_own_pooled_rate(night: Night, queries: Queries) -> None:

@@ -211,9 +211,9 @@ def test_a_cell_that_only_another_question_has_is_named_with_its_sweep_and_condi
     rows = history(*both, measured(2, streams=(16,), **LATER), conditions=conditions)
     raised = call(compare, "c", "d", "--at", "c=16,T=0.7", queries=rows).exception
     assert isinstance(raised, NotFound)
-    assert "A has it in sweep n2 (conditions cond-b), B has it nowhere: name that sweep" in str(raised)
+    assert "A has it in sweep n2 (conditions cond-b), B as asked has it nowhere: name that sweep" in str(raised)
     nowhere = call(compare, "c", "d", "--at", "c=32", queries=rows).exception
-    assert "A has it nowhere, B has it nowhere: leave --at out" in str(nowhere)
+    assert "A as asked has it nowhere, B as asked has it nowhere: leave --at out" in str(nowhere)
     some = call(compare, "c", "d", "--at", "c=1", "--at", "c=16", queries=rows).output
     assert "--at c=16 was not measured under the conditions compared; A has it in sweep n2" in some
 
