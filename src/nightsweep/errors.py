@@ -130,6 +130,12 @@ class NothingToDecide(PlanError):
     )
 
 
+class CannotAskAgain(PlanError):
+    """No sweep file can be written that asks a decision again."""
+
+    summary = "no sweep file was written that asks decision {decision} (of sweep {sweep}) again: {reason}"
+
+
 # --- HostError: stop the sweep -----------------------------------------------------------------------------------
 
 

@@ -80,6 +80,15 @@ class CellEvidence:
 
 
 @dataclass(frozen=True)
+class Apart:
+    """A setting or condition, by its dotted name, in which choice and fallback differ besides what was decided; in words."""
+
+    name: str
+    chosen: str
+    fallback: str
+
+
+@dataclass(frozen=True)
 class Evidence:
     """What a decision rests on.
 
@@ -96,6 +105,7 @@ class Evidence:
         unknown: Premises that could not be recorded, in words.
         container: The production container that was looked at; None without one.
         traffic: How the traffic among the premises was counted (`traffic.counted`); None where it is no premise.
+        apart: In what choice and fallback differ besides what was decided; empty in decisions kept before that was looked at.
     """
 
     cells: tuple[CellEvidence, ...]
@@ -111,6 +121,7 @@ class Evidence:
     rule: Mapping[str, Any] | None = None
     kind: str = DECODE
     traffic: Mapping[str, Any] | None = None
+    apart: tuple[Apart, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -235,6 +246,16 @@ def changes(decision: Decision, now: Now, *, chosen_settings: Mapping[str, Any])
         *_production(decision, now.production, chosen=chosen_settings),
     ]
     return [_with_acceptance(change, decision.accepted.get(change.name)) for change in found]
+
+
+def asked_the_same(newer: Decision, other: Decision) -> bool:
+    """Return whether a decision answers all that another one did: the same settings of one model, in all of its cells."""
+
+    def question(one: Decision) -> tuple[Any, ...]:
+        fixed = [one.premises.get(CONFIG + key) for key in SAME_QUESTION]
+        return (one.box, one.simulated, one.factors, one.evidence.kind, fixed)
+
+    return question(newer) == question(other) and set(other.places) <= set(newer.places)
 
 
 def state_of(decision: Decision, found: Sequence[Change]) -> str:

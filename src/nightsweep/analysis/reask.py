@@ -15,7 +15,7 @@ from nightsweep.analysis.import_file import HEAD, NO_IMAGE, OWED
 from nightsweep.analysis.premises import CONFIG, PRODUCTION, Change, Decision, Now
 from nightsweep.analysis.reask_repeats import Asked, repeats_of
 from nightsweep.analysis.traffic import GENERATION, JUDGED, PROMPT
-from nightsweep.errors import InvalidPlan, NothingToDecide
+from nightsweep.errors import CannotAskAgain, InvalidPlan
 from nightsweep.plan import yamltree
 from nightsweep.plan.expand import base_of
 from nightsweep.plan.model import EngineConfig, EngineSpec, SecretRef, SweepPlan
@@ -55,7 +55,7 @@ def reask(decision: Decision, found: Sequence[Change], now: Now, *, plan: SweepP
         plan: Of the decision's sweep; `file_text` is the file that it was read from.
 
     Raises:
-        NothingToDecide: A config of the decision is not in that file any more.
+        CannotAskAgain: A config of the decision is not in that file any more.
             Or nothing that changed can be asked in it, or what was written would be refused: that needs a hand.
     """
     accepted = [change for change in found if change.accepted is not None]
@@ -67,7 +67,7 @@ def reask(decision: Decision, found: Sequence[Change], now: Now, *, plan: SweepP
     overrides = overrides_of([change for change, why in zip(found, barred, strict=True) if why is None], now, base)
     unasked = _unasked(found, barred, now, base)
     if unasked and len(unasked) == len(found):
-        raise NothingToDecide(sweep=decision.sweep_name, reason=f"{'; '.join(unasked)}: write the file by hand")
+        raise _cannot(decision, f"{'; '.join(unasked)}: write the file by hand")
     if overrides.image is not None:
         engine["image"] = overrides.image
     document = {key: raw[key] for key in _KEPT if key in raw}
@@ -97,15 +97,19 @@ def reask(decision: Decision, found: Sequence[Change], now: Now, *, plan: SweepP
     return text
 
 
+def _cannot(decision: Decision, reason: str) -> CannotAskAgain:
+    return CannotAskAgain(decision=decision.decision_id, sweep=decision.sweep_name, reason=reason)
+
+
 def _loaded(text: str, decision: Decision, *, source: str) -> SweepPlan:
-    """Return the plan that was written (raises NothingToDecide with its mistakes: nobody has the file that they are in)."""
+    """Return the plan that was written (raises CannotAskAgain with its mistakes: nobody has the file that they are in)."""
     try:
         return load(text, source=source)
     except InvalidPlan as error:
         problems = error.facts["problems"]
         said = "; ".join(str(problem).removeprefix(f"{source}:") for problem in problems)
         why = f"no sweep file can ask it under what changed: {said}; write one by hand"
-        raise NothingToDecide(sweep=decision.sweep_name, reason=why) from error
+        raise _cannot(decision, why) from error
 
 
 def _unasked(found: Sequence[Change], barred: Sequence[str | None], now: Now, base: EngineSpec) -> list[str]:
@@ -150,12 +154,12 @@ def _temperatures(decision: Decision) -> set[Decimal]:
     """Return the temperatures that it was decided at.
 
     Raises:
-        NothingToDecide: Nobody told them: its evidence was imported without.
+        CannotAskAgain: Nobody told them: its evidence was imported without.
     """
     known = {temperature for _, temperature in decision.places if temperature != UNKNOWN_TEMPERATURE}
     if not known:
         why = "its runs were imported without a temperature, so no file can ask it again: write one by hand"
-        raise NothingToDecide(sweep=decision.sweep_name, reason=why)
+        raise _cannot(decision, why)
     return known
 
 
@@ -165,7 +169,7 @@ def _check_as_it_was(decision: Decision, again: SweepPlan) -> None:
     for fingerprint, name in ((decision.chosen, decision.chosen_name), (decision.fallback, decision.fallback_name)):
         if fingerprint not in there:
             why = f"{name} cannot be written down again as it was: copy its entry by hand"
-            raise NothingToDecide(sweep=decision.sweep_name, reason=why)
+            raise _cannot(decision, why)
 
 
 def _of_traffic(found: Sequence[Change]) -> list[str]:
@@ -235,7 +239,7 @@ def _config(plan: SweepPlan, fingerprint: str, decision: Decision) -> EngineConf
         return plan.config(fingerprint)
     except KeyError:
         why = f"its file has no config {decision.evidence.configs.get(fingerprint, fingerprint[:12])} any more"
-        raise NothingToDecide(sweep=decision.sweep_name, reason=why) from None
+        raise _cannot(decision, why) from None
 
 
 def _entry(config: EngineConfig, base: EngineSpec, overrides: Overrides) -> dict[str, Any]:

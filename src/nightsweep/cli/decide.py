@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from typing import Any
 
 import click
 
-from nightsweep.analysis import sides
+from nightsweep.analysis import sides, text
+from nightsweep.analysis.decision_apart import apart
 from nightsweep.analysis.decision_read import decision_in
 from nightsweep.analysis.evidence import Choice, Material, decide
-from nightsweep.analysis.premises import Decision, state_of
+from nightsweep.analysis.premises import Apart, Decision, asked_the_same, state_of
 from nightsweep.analysis.values import Filters, SweepRow, WindowRow
 from nightsweep.cli import places, render
 from nightsweep.cli.decided import decision_lines
 from nightsweep.cli.deciding import Decisions, Reach, judge, production_settings, production_traffic, reach
 from nightsweep.cli.documents import documents_of, family_of, one_kind, raise_for_kind
 from nightsweep.cli.reading import Queries, find_sweep
-from nightsweep.plan.mistakes import nearest
+from nightsweep.cli.which_configs import Called, among, named
 from nightsweep.plan.model import SweepPlan
 from nightsweep.plan.words import DECODE
 
@@ -31,7 +32,11 @@ from nightsweep.plan.words import DECODE
 @click.option("--question", metavar="TEXT", help="What was decided, in words; without it, the settings that differ.")
 @places.at_option
 @click.option(
-    "--among", multiple=True, metavar="PATTERN", help="Configs that the question is among; without it, of one method."
+    "--among",
+    "patterns",
+    multiple=True,
+    metavar="PATTERN",
+    help="Configs that the question is among; without it, of one method.",
 )
 @click.option("--single-batch", is_flag=True, help="Decide on single-batch runs instead of decode windows.")
 @click.option("--whole-runs", is_flag=True, help="Decide on imported rates over whole runs instead of decode windows.")
@@ -45,7 +50,7 @@ def command(
     fallback: str,
     question: str | None,
     at: Sequence[places.Place],
-    among: tuple[str, ...],
+    patterns: tuple[str, ...],
     single_batch: bool,
     whole_runs: bool,
     container: str | None,
@@ -70,18 +75,21 @@ def command(
         everything = queries.windows(asked)
         if not sides.measured(everything):
             raise_for_kind(queries, asked, of=f"sweep {found.name!r}")
-        windows = [row for row in everything if places.wanted(row, at)]
-        names = _names(plan, everything)
+        windows = _at(everything, at)
+        known = _configs(plan, everything, windows, queries)
         choice = Choice(
-            chosen=named(chosen, names, option="--choose"),
-            fallback=named(fallback, names, option="--fallback"),
+            chosen=named(chosen, known, option="--choose"),
+            fallback=named(fallback, known, option="--fallback"),
             question=question,
         )
-        material = _material(reached, queries, found, plan, _among(windows, among, choice), container=container)
+        material = _material(
+            reached, queries, found, plan, _among(windows, patterns, choice, known), container=container
+        )
         material = _with_traffic(material, store, plan, container=container)
         material = replace(material, rule=_rule(plan, everything, material) if kind == DECODE else None)
         decision = decide(choice, material, at=reached.now())
-        again = _same_question(decision, store)
+        decision = replace(decision, evidence=replace(decision.evidence, apart=_apart(decision, material, known)))
+        again = [one.decision_id for one in store.all() if one.retired_why is None and asked_the_same(decision, one)]
         judged = judge(store.get(store.add(decision)), store, queries, reached)
     skipped = (*decision.evidence.unknown, *judged.now.skipped)
     state = state_of(judged.decision, judged.changes)  # a newer sweep may question it from the start
@@ -90,37 +98,46 @@ def command(
         render.write([render.Line(f"decision {other} asked the same: `nightsweep decisions retire {other} --why ...`")])
 
 
-def named(wanted: str, names: Mapping[str, str], *, option: str) -> str:
-    """Return the fingerprint of the one config that is meant: by its name, a pattern, or its fingerprint's beginning."""
-    for fits in (
-        [key for key, name in names.items() if name == wanted],
-        [key for key, name in names.items() if fnmatchcase(name, wanted)],
-        [key for key in names if len(wanted) >= 4 and key.startswith(wanted.lower())],
-    ):
-        if len(fits) == 1:
-            return fits[0]
-        if fits:
-            listed = ", ".join(repr(names[key]) for key in fits[:8])
-            raise click.BadParameter(f"{wanted!r} fits {len(fits)} configs: {listed}", param_hint=option)
-    hint = nearest(wanted, names.values()) or f"There are: {', '.join(repr(name) for name in list(names.values())[:8])}"
-    raise click.BadParameter(f"{wanted!r} is no config of this sweep. {hint}", param_hint=option)
-
-
-def _names(plan: SweepPlan | None, windows: Sequence[WindowRow]) -> dict[str, str]:
+def _configs(
+    plan: SweepPlan | None, everything: Sequence[WindowRow], windows: Sequence[WindowRow], queries: Queries
+) -> dict[str, Called]:
     """Return the sweep's configs by fingerprint: measured ones, and those of its file."""
-    planned = {} if plan is None else {config.fingerprint: config.name for config in plan.configs}
-    return planned | {row.config_fingerprint: row.config for row in windows}
+    planned = {} if plan is None else {config.fingerprint: config for config in plan.configs}
+    names = {key: config.name for key, config in planned.items()} | {
+        row.config_fingerprint: row.config for row in everything
+    }
+    documents = {key: config.document for key, config in planned.items()}
+    documents |= queries.config_documents(names.keys() - planned.keys())
+    counts = Counter(row.config_fingerprint for row in sides.measured(windows))
+    return {key: Called(name, counts[key], documents.get(key, {})) for key, name in names.items()}
 
 
-def _among(windows: Sequence[WindowRow], patterns: Sequence[str], choice: Choice) -> list[WindowRow]:
+def _at(everything: Sequence[WindowRow], at: Sequence[places.Place]) -> list[WindowRow]:
+    """Return the windows in these cells (raises BadParameter for a place that no window is of)."""
+    for place in at:
+        if not any(place.holds(row) for row in everything):
+            there = sorted({(row.temperature, row.concurrency) for row in everything})
+            cells = text.several([f"c={streams},T={text.temperature(degree)}" for degree, streams in there], limit=12)
+            raise click.BadParameter(
+                f"no window of this sweep is at {_said(place)}. There are: {cells}", param_hint="--at"
+            )
+    return [row for row in everything if places.wanted(row, at)]
+
+
+def _said(place: places.Place) -> str:
+    streams = [] if place.streams is None else [f"c={place.streams}"]
+    degree = [] if place.temperature is None else [f"T={text.temperature(place.temperature)}"]
+    return ",".join([*streams, *degree])
+
+
+def _among(
+    windows: Sequence[WindowRow], patterns: Sequence[str], choice: Choice, known: Mapping[str, Called]
+) -> list[WindowRow]:
     """Return the windows of the configs that the question is among, and of those that were named."""
-    return [
-        row
-        for row in windows
-        if not patterns
-        or row.config_fingerprint in (choice.chosen, choice.fallback)
-        or any(fnmatchcase(row.config, pattern) for pattern in patterns)
-    ]
+    if not patterns:
+        return list(windows)
+    wanted = {choice.chosen, choice.fallback, *among(patterns, known, option="--among")}
+    return [row for row in windows if row.config_fingerprint in wanted]
 
 
 def _material(
@@ -159,6 +176,12 @@ def _container(plan: SweepPlan | None, named: str | None) -> str | None:
     return plan.production.container if named is None and plan is not None and plan.production is not None else named
 
 
+def _apart(decision: Decision, of: Material, known: Mapping[str, Called]) -> tuple[Apart, ...]:
+    """Return in what choice and fallback differ besides what was decided; a fallback that was not measured, by its settings."""
+    configs = {key: one.document for key, one in known.items()}
+    return apart(decision, of.windows, replace(of.documents, configs={**configs, **of.documents.configs}))
+
+
 def _rule(plan: SweepPlan | None, windows: Sequence[WindowRow], of: Material) -> Mapping[str, Any] | None:
     """Return how the sweep's own rule stands; None where it has none (`repeats: {mode: decide}`)."""
     found = None if plan is None else decision_in(plan, windows=windows, boots=of.boots, documents=of.documents)
@@ -167,13 +190,3 @@ def _rule(plan: SweepPlan | None, windows: Sequence[WindowRow], of: Material) ->
     from nightsweep.analysis.decision_said import ruling
 
     return ruling(found, plan)
-
-
-def _same_question(decision: Decision, store: Decisions) -> list[int]:
-    """Return the decisions in force that are about the same settings on the same box."""
-    return [
-        other.decision_id
-        for other in store.all()
-        if (other.box, other.simulated, other.factors) == (decision.box, decision.simulated, decision.factors)
-        and other.retired_why is None
-    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from nightsweep.analysis import text
@@ -16,6 +16,7 @@ from nightsweep.analysis.premises import (
     shown,
     state_of,
 )
+from nightsweep.analysis.sides import brief
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.analysis.traffic import counted_said
 from nightsweep.cli.deciding import Judged
@@ -103,6 +104,7 @@ def _decision_lines(
         yield Line("  each cell by itself, which the rule above does not go by: it ranks over all its places together")
     yield from (Line(f"  {verdict}") for verdict in decision.evidence.verdicts)
     yield from (Line(f"  {note}", style="note") for note in decision.evidence.notes)
+    yield from _apart(decision)
     for name, values in decision.evidence.not_fixed.items():
         yield Line(f"  not held fixed over these windows: {name}: {', '.join(values)}", style="single")
     yield Line(f"premises ({len(decision.premises)})", style="title")
@@ -110,6 +112,19 @@ def _decision_lines(
     if decision.evidence.traffic is not None:
         yield Line(f"  traffic is the {counted_said(decision.evidence.traffic)}", style="note")
     yield from (Line(f"  {one}", style="note") for one in skipped)
+
+
+def _apart(decision: Decision) -> Iterator[Line]:
+    """Yield in what choice and fallback differ besides what was decided."""
+    found = decision.evidence.apart
+    if found:
+        things = text.plural(len(found), "thing")
+        said = (
+            f"choice and fallback differ in {things} besides what was decided, and their rates by all of it together:"
+        )
+        yield Line(f"  {said}", style="single")
+    for one in found:
+        yield Line(f"    {one.name}: {brief(one.chosen)} (choice), {brief(one.fallback)} (fallback)", style="single")
 
 
 def _changed(changes: Sequence[Change]) -> Iterator[Line]:
@@ -173,6 +188,7 @@ def decision_document(one: Judged) -> dict[str, Any]:
         "notes": list(decision.evidence.notes),
         "rule": None if decision.evidence.rule is None else dict(decision.evidence.rule),
         "kind": decision.evidence.kind,
+        "fallback_differs": [asdict(each) for each in decision.evidence.apart],
         "not_held_fixed": {name: list(values) for name, values in decision.evidence.not_fixed.items()},
         "premises": dict(decision.premises),
         "traffic": None if decision.evidence.traffic is None else dict(decision.evidence.traffic),

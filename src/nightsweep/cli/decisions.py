@@ -40,8 +40,8 @@ def _said(ctx: click.Context, param: click.Parameter, value: str) -> str:
 def command(ctx: click.Context, *, as_json: bool, with_retired: bool) -> None:
     """List decisions, and mark those questioned whose premises have changed: by what, from which value to which.
 
-    Compared with today are: the box's facts, engine version, image and weights of newer boots and imports, the drafting rule of newer
-    sweeps, the prompt set, what production runs, and its traffic. What cannot be looked at is said.
+    Compared with today are: the box's facts, engine version, image and weights of newer boots and imports, the drafting rule
+    of newer sweeps, the prompt set, what production runs, and its traffic. What cannot be looked at is said.
 
     \b
     Example:
@@ -150,6 +150,9 @@ def accept(ctx: click.Context, *, decision_id: int, reason: str, premises: tuple
     """
     reached = reach(ctx)
     with _opened(reached, decision_id) as (judged, store, _):
+        if judged.decision.retired_why is not None:
+            why = f"decision {decision_id} is retired ({judged.decision.retired_why}), and nothing of it is in force"
+            raise click.UsageError(f"{why}: `nightsweep decide` keeps the choice as a new one", ctx=ctx)
         open_ones = {change.name: change for change in judged.changes if change.accepted is None}
         unknown = [name for name in premises if name not in open_ones]
         if not open_ones:

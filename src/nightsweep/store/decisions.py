@@ -13,6 +13,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from nightsweep.analysis.premises import (
     Accepted,
+    Apart,
     CellEvidence,
     Decision,
     Evidence,
@@ -218,4 +219,5 @@ def _evidence(told: Mapping[str, Any]) -> Evidence:
         rule=told.get("rule"),
         kind=told.get("kind", DECODE),
         traffic=told.get("traffic"),
+        apart=tuple(Apart(**one) for one in told.get("apart", ())),
     )

@@ -513,8 +513,9 @@ def test_what_is_exported_has_the_fallback_beside_it_as_a_comment(desk: Desk, fo
 
 def test_nothing_is_decided_without_a_window_of_the_chosen_config(desk: Desk) -> None:
     desk.depth()
+    enter(desk.store, FILE.replace("dflash2-depth", "few"), {"MTP k=3": {1: [20.8]}}, box=BOX, prompts_hash=PROMPTS)
     with pytest.raises(NothingToDecide):
-        desk.five_is_the_block("--at", "c=3")
+        desk.call(decide, "few", "--choose", "DFlash2 k=5", "--fallback", "MTP k=3")
     answer = desk.call(decide, "dflash2-depth", "--choose", "DFlash2 k=6", "--fallback", "MTP k=3")
     assert answer.exit_code == 2
     assert "DFlash2 k=" in answer.output

@@ -10,7 +10,7 @@ import pytest
 from nightsweep.analysis.premises import Change, Decision, Evidence, Now
 from nightsweep.analysis.reask import reask
 from nightsweep.analysis.shipping import Shipped, exported
-from nightsweep.errors import NothingToDecide
+from nightsweep.errors import CannotAskAgain
 from nightsweep.plan.model import SweepPlan
 from nightsweep.plan.sweepfile import load
 from tests.unit.analysis.test_premises import a_decision
@@ -146,7 +146,7 @@ def test_where_nothing_that_changed_can_be_asked_no_file_is_written() -> None:
         (FILE, Change("production.model", "org/target", "org/other", "container vllm-qwen")),
         (FILE, Change("production.args.port", None, 8001, "container vllm-qwen")),
     ):
-        with pytest.raises(NothingToDecide, match="by hand") as raised:
+        with pytest.raises(CannotAskAgain, match="by hand") as raised:
             asked_again(change, file=file)
         assert ".yaml" not in str(raised.value)
 
@@ -174,7 +174,7 @@ def test_a_setting_of_productions_drafter_does_not_level_what_the_question_is_am
     ]
     assert {config.speculative["method"] for config in plan.configs if config.speculative} == {"dflash"}
     assert f"# NOT ASKED HERE: {change.words}, {why}." in text
-    with pytest.raises(NothingToDecide, match=why):
+    with pytest.raises(CannotAskAgain, match=why):
         asked_again(change, now=now)
 
 
@@ -199,7 +199,7 @@ def test_a_setting_that_is_gone_by_now_is_taken_out() -> None:
 
 
 def test_a_config_that_its_file_has_no_more_is_told() -> None:
-    with pytest.raises(NothingToDecide, match="any more"):
+    with pytest.raises(CannotAskAgain, match="any more"):
         reask(a_decision(), (), Now(), plan=load(FILE), file_text=FILE)
 
 
