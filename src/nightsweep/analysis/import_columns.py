@@ -24,6 +24,8 @@ from nightsweep.plan.words import DECODE, KINDS, SINGLE_BATCH, UNKNOWN_TEMPERATU
 UNKNOWN = "unknown"
 MOST = 1e12
 """No number of a benchmark is larger; one that is was meant otherwise, and its square has no place in a database."""
+LEAST = 1e-12
+"""No number of a benchmark is smaller, but 0, as none is larger than `MOST`."""
 MOST_STREAMS = 1_000_000
 NUL = "it holds a NUL character: take it out"
 Columns = Mapping[str, Any]
@@ -62,6 +64,8 @@ def number_of(
         number = math.inf
     except (TypeError, ValueError):
         raise Wrong(column, f"found {shown(value)}; write {form}") from None
+    if 0 < number < LEAST:
+        raise Wrong(column, f"found {shown(value)}; write a number from {LEAST:g}")
     within = least < number <= most if above else least <= number <= most  # what is no number is in neither
     if isinstance(value, bool) or not within:
         span = f"above {least:g}" if above else f"from {least:g}"

@@ -22,6 +22,7 @@ from nightsweep.analysis.import_vllm import (
 from nightsweep.analysis.import_vllm_keys import Record, overrides
 from nightsweep.analysis.imported import BENCH_SWEEP, CSV, ImportedFile, ImportedRow
 from nightsweep.errors import InvalidImport
+from nightsweep.plan.mistakes import shown
 
 ANY_ZONE = timedelta(days=1)
 """By how much a moment without a zone may be ahead of UTC."""
@@ -58,7 +59,9 @@ def said_columns(pairs: Sequence[str]) -> dict[str, str]:
         unknown = unknown_column(name.strip())
         if unknown is not None:
             raise ValueError(unknown)
-        found[name.strip()] = value.strip()
+        column, said = name.strip(), value.strip()
+        if found.setdefault(column, said) != said:
+            raise ValueError(f"{column} is said twice: {shown(found[column])} and {shown(said)}; say it once")
     return found
 
 

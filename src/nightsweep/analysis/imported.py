@@ -6,14 +6,15 @@ its rate may be of another kind. So it never pools with a measured window, and s
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 from nightsweep.plan.fingerprint import fingerprint
+from nightsweep.plan.mistakes import shown
 from nightsweep.plan.words import IMPORTED, MEAN_OF, NO_COUNT, NO_DATE, SINGLE_BATCH, WHOLE_RUN
 
 CSV, BENCH_SERVE, BENCH_SWEEP = "csv", "vllm-bench-serve", "vllm-bench-sweep"
@@ -67,6 +68,11 @@ class ImportedRow:
     def fingerprint(self) -> str:
         """The config's fingerprint."""
         return fingerprint(self.document)
+
+    @property
+    def place(self) -> str:
+        """Where it stands, in words."""
+        return self.file if self.line is None else f"{self.file}:{self.line}"
 
     @property
     def source(self) -> str:
@@ -157,6 +163,36 @@ def contents(rows: Iterable[ImportedRow]) -> list[str]:
         seen[content] += 1
         found.append(content if seen[content] == 1 else fingerprint([content, seen[content]]))
     return found
+
+
+def told_apart(files: Iterable[ImportedFile]) -> Iterator[str]:
+    """Yield what is wrong where configs of a box differ in name alone: all rows would be one config's, under the first name.
+
+    Names that differ from import to import are another thing: a config may be called anew.
+    """
+    named: dict[tuple[str, str], dict[str, ImportedRow]] = defaultdict(dict)
+    for row in (row for file in files for row in file.rows):
+        named[row.box_fingerprint, row.fingerprint].setdefault(row.config, row)
+    for rows in named.values():
+        first, *others = rows.values()
+        yield from (_of_one_content(first, other) for other in others)
+
+
+def _of_one_content(first: ImportedRow, other: ImportedRow) -> str:
+    differing = sorted(
+        name
+        for name in {*first.conditions, *other.conditions} - {"client"}
+        if first.conditions.get(name) != other.conditions.get(name)
+    )
+    apart = f" ({', '.join(differing)} keeps rows apart, and is no part of a config)" if differing else ""
+    what = "args.KEY, speculative.KEY, env.KEY, image, model_revision"
+    remedy = f"add a column that tells them apart ({what}), or give both one name"
+    if other.tool != CSV:
+        remedy = f"import them apart, each with --set of what it differs in ({what}), or both as one: --set config=NAME"
+    return (
+        f"{other.place}: config: found {shown(other.config)}, and {shown(first.config)} in {first.place} has the same content: "
+        f"both would be one config{apart}; {remedy}"
+    )
 
 
 def tools_of(files: Sequence[ImportedFile]) -> list[str]:

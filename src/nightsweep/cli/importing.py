@@ -12,18 +12,22 @@ from typing import TYPE_CHECKING, Any, Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
+from click.core import ParameterSource
 
 from nightsweep.analysis import text
 from nightsweep.analysis.import_reading import Said, read_file, said_columns
-from nightsweep.analysis.imported import ImportedFile, ImportedRow, tools_of
+from nightsweep.analysis.imported import ImportedFile, ImportedRow, told_apart, tools_of
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.cli import render
 from nightsweep.errors import InvalidImport
 
 if TYPE_CHECKING:
-    from nightsweep.store.imports import Kept
+    from nightsweep.store.imports import Kept, OtherName
+    from nightsweep.store.unimported import Removed
 
 ROWS_SHOWN = 200
+MOST_PROBLEMS = 20
+OF_A_REMOVAL = ("remove", "dry_run", "as_json")
 NOT_RESULTS = ("warmup.json", "summary.json", ".failure.json", ".pytorch.json", "-failure.json")
 """How files end that a sweep or a client writes beside its results."""
 
@@ -34,8 +38,11 @@ class Imports(Protocol):
     def keep(self, files: Sequence[ImportedFile], *, name: str, at: datetime) -> list[Kept]:
         """Keep the files' rows."""
 
-    def remove(self, name: str) -> int:
-        """Remove imported sweeps; return how many rows they had."""
+    def remove(self, name: str) -> list[Removed]:
+        """Remove imported sweeps; return them."""
+
+    def removal(self, name: str) -> list[Removed]:
+        """Return what removing them would take out."""
 
     def trial(self, files: Sequence[ImportedFile], *, name: str, at: datetime) -> list[Kept]:
         """Return what keeping them would bring."""
@@ -82,7 +89,7 @@ def _columns(ctx: click.Context, param: click.Parameter, value: tuple[str, ...])
 )
 @click.option("--skip-open-loop", is_flag=True, help="Leave out runs that held no number of streams.")
 @click.option("--remove", metavar="NAME", help="Take imported sweeps of this name out again, instead of importing.")
-@click.option("--dry-run", is_flag=True, help="Show what would be stored, and store nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be stored, or removed, and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.pass_context
 def command(
@@ -116,10 +123,10 @@ def command(
     if (remove is None) == (not paths):
         raise click.UsageError("name files to import, or --remove NAME")
     if remove is not None:
-        _remove(reached, remove)
+        _nothing_else(ctx)
+        _remove(reached, remove, dry_run=dry_run, as_json=as_json)
         return
-    sugar = {"box": box, "temperature": temperature, "date": date}
-    given = {**columns, **{column: value for column, value in sugar.items() if value is not None}}
+    given = _given(columns, {"box": box, "temperature": temperature, "date": date})
     files = _read(paths, Said(given, zone, now=reached.now(), skip_open_loop=skip_open_loop))
     called = name or _named(paths)
     with reached.imports() as store:
@@ -130,9 +137,39 @@ def command(
         _print(files, kept, name=called, dry_run=dry_run)
 
 
-def _remove(reached: Reach, name: str) -> None:
+def _nothing_else(ctx: click.Context) -> None:
+    """Raise UsageError where an option is given that says nothing of a removal."""
+    said = [
+        max(param.opts, key=len)
+        for param in ctx.command.params
+        if param.name not in OF_A_REMOVAL and ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
+    ]
+    if said:
+        raise click.UsageError(f"--remove takes whole sweeps out, on every box: leave {' and '.join(said)} out")
+
+
+def _remove(reached: Reach, name: str, *, dry_run: bool, as_json: bool) -> None:
     with reached.imports() as store:
-        click.echo(f"sweep {name}: {text.plural(store.remove(name), 'imported row')} removed")
+        removed = (store.removal if dry_run else store.remove)(name)
+    if as_json:
+        gone = [{"sweep_id": one.sweep_id, "box": one.box, "rows_removed": one.rows} for one in removed]
+        render.print_json({"name": name, "removed": not dry_run, "sweeps": gone})
+        return
+    would = "would be " if dry_run else ""
+    lines = [
+        f"sweep {name} of box {one.box} (id {one.sweep_id}): {text.plural(one.rows, 'imported row')} {would}removed"
+        for one in removed
+    ]
+    render.write([render.Line(line) for line in lines])
+
+
+def _given(columns: Mapping[str, str], options: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the columns that stand for every row (raises UsageError where --set and an option say different things)."""
+    given = dict(columns)
+    for column, value in options.items():
+        if value is not None and given.setdefault(column, value) != value:
+            raise click.UsageError(f"--{column} {value} and --set {column}={given[column]}: say one of them")
+    return given
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -148,6 +185,7 @@ def _read(paths: Sequence[Path], said: Said) -> list[ImportedFile]:
             )
         except InvalidImport as error:
             problems += error.facts["problems"]
+    problems = problems or list(told_apart(files))[:MOST_PROBLEMS]
     if problems:
         raise InvalidImport(problems=tuple(problems))
     if not any(file.rows for file in files):
@@ -205,14 +243,25 @@ def _said(files: Sequence[ImportedFile], kept: Sequence[Kept], *, name: str, dry
         yield new if one.added else f"nothing new for box {one.box}"
         if known:
             yield f"  {text.plural(known, 'row')} stored already, in sweep {text.several(one.known)}: left alone"
+        yield from (f"  {_renamed(other)}" for other in one.other_names)
     flagged = Counter(flag for file in files for row in file.rows for flag in row.flags)
     for flag, times in flagged.items():
         yield f"{text.plural(times, 'row')} flagged {flag}: stored, and in no mean"
     notes = dict.fromkeys(note for file in files for row in file.rows for note in row.all_notes)
     yield from (f"note: {note}" for note in notes)
     yield from (f"left out: {skipped}" for file in files for skipped in file.skipped)
-    if not dry_run and any(one.added for one in kept):
-        yield f"`nightsweep cells --sweep {name!r}` lists them"
+    listed = [f"`nightsweep cells --sweep {one.sweep_id}`" for one in kept if one.added]
+    if listed and not dry_run:  # by id: the sweeps of several boxes have one name
+        yield f"{' and '.join(listed)} {'lists' if len(listed) == 1 else 'list'} them"
+
+
+def _renamed(one: OtherName) -> str:
+    config, known_as, sweep = map(text.printable, (one.config, one.known_as, one.sweep))
+    if one.here:
+        return (
+            f"config {config} has the content of {known_as}, and is called so: in sweep {sweep} the first name stands"
+        )
+    return f"config {config} has the content of {known_as} in sweep {sweep}: one config, of which equal conditions pool"
 
 
 def _table(rows: Sequence[ImportedRow], *, title: str) -> Table:
@@ -238,7 +287,7 @@ def _table(rows: Sequence[ImportedRow], *, title: str) -> Table:
                 text.ABSENT if row.runs is None else str(row.runs),
                 text.ABSENT if row.date is None else text.moment(row.date),
                 text.printable(row.box),
-                text.printable(row.file if row.line is None else f"{row.file}:{row.line}"),
+                text.printable(row.place),
             ),
             mark="flagged" if row.flags else "",
         )
@@ -260,6 +309,15 @@ def _document(files: Sequence[ImportedFile], kept: Sequence[Kept], *, name: str,
                 "rows_added": one.added,
                 "configs": one.configs,
                 "rows_known": dict(one.known),
+                "other_names": [
+                    {
+                        "config": other.config,
+                        "known_as": other.known_as,
+                        "sweep": other.sweep,
+                        "stored_as": other.known_as if other.here else other.config,
+                    }
+                    for other in one.other_names
+                ],
             }
             for one in kept
         ],

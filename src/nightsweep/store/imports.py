@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -38,7 +39,7 @@ from nightsweep.store.schema import (
     windows,
 )
 from nightsweep.store.session import Patient, id_of
-from nightsweep.store.unimported import remove
+from nightsweep.store.unimported import Removed, remove
 from nightsweep.units import Seconds
 
 NEXT = "; "
@@ -48,6 +49,26 @@ Keyed = tuple[ImportedFile, ImportedRow, str]
 """A row with its file and its content hash."""
 
 
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class OtherName:
+    """A config that an earlier sweep has under another name: its rows are the same config's.
+
+    Attributes:
+        config: Its name in the imported files.
+        known_as: The name that it has already.
+        sweep: The newest sweep that calls it so.
+        here: Whether that is the sweep that the rows are in, where the first name stands.
+    """
+
+    config: str
+    known_as: str
+    sweep: str
+    here: bool
+
+
 @dataclass(frozen=True)
 class Kept:
     """What an import brought to a box.
@@ -55,6 +76,7 @@ class Kept:
     Attributes:
         sweep_id: None where all was known already.
         known: Rows that are stored already, by the name of the sweep that has them.
+        other_names: Of new rows' configs, what else they are called.
     """
 
     box: str
@@ -62,14 +84,11 @@ class Kept:
     added: int
     configs: int
     known: Mapping[str, int] = field(default_factory=dict)
+    other_names: tuple[OtherName, ...] = ()
 
 
 class _Undone(Exception):
     """Takes a trial back."""
-
-    def __init__(self, found: list[Kept]) -> None:
-        super().__init__("a trial is taken back")
-        self.found = found
 
 
 class Imports:
@@ -88,42 +107,52 @@ class Imports:
         """Keep the files' rows in a sweep of this name, one for each box; rows that are stored already are left alone."""
         return self._do.run(lambda connection: _keep(connection, files, name=name, at=at))
 
-    def remove(self, name: str) -> int:
-        """Remove the imported sweeps of this name; return how many rows they had (raises NotFound, StillNeeded)."""
+    def remove(self, name: str) -> list[Removed]:
+        """Remove the imported sweeps of this name; return them (raises NotFound, StillNeeded)."""
         return self._do.run(lambda connection: remove(connection, name))
 
     def trial(self, files: Sequence[ImportedFile], *, name: str, at: datetime) -> list[Kept]:
         """Return what `keep` would bring: all of it is done, and taken back."""
+        return self._taken_back(lambda connection: _keep(connection, files, name=name, at=at))
 
-        def work(connection: sa.Connection) -> None:
-            raise _Undone(_keep(connection, files, name=name, at=at))
+    def removal(self, name: str) -> list[Removed]:
+        """Return what `remove` would take out, with its errors: all of it is done, and taken back."""
+        return self._taken_back(lambda connection: remove(connection, name))
 
-        try:
-            self._do.run(work)
-        except _Undone as undone:
-            return undone.found
-        return []
+    def _taken_back(self, work: Callable[[sa.Connection], T]) -> T:
+        found: list[T] = []
+
+        def tried(connection: sa.Connection) -> None:
+            found[:] = [work(connection)]
+            raise _Undone
+
+        with suppress(_Undone):
+            self._do.run(tried)
+        return found[0]
 
 
 def _keep(connection: sa.Connection, files: Sequence[ImportedFile], *, name: str, at: datetime) -> list[Kept]:
     connection.execute(sa.text("LOCK TABLE imports IN EXCLUSIVE MODE"))  # what is known must not change meanwhile
     known = _known(connection)
-    everything = [(file, row) for file in files for row in file.rows]
-    hashes = contents(row for _, row in everything)
     of_box: dict[tuple[str, str], list[Keyed]] = defaultdict(list)
-    for (file, row), content in zip(everything, hashes, strict=True):
-        of_box[row.box, row.box_fingerprint].append((file, row, content))
+    for file in files:
+        for row, content in zip(file.rows, contents(file.rows), strict=True):
+            of_box[row.box, row.box_fingerprint].append((file, row, content))
     found = []
     for (box, _), keyed in of_box.items():
-        new = [one for one in keyed if one[2] not in known]
+        new: list[Keyed] = []
         times: dict[str, int] = defaultdict(int)
         for one in keyed:
             if one[2] in known:
                 times[known[one[2]]] += 1
+            else:
+                new.append(one)
+                known[one[2]] = clean_text(name)  # the same row in the next file adds nothing
         elsewhere = {sweep: count for sweep, count in times.items() if sweep != clean_text(name)}
-        sweep_id = _Sweep(connection, new, name=name, at=at, elsewhere=elsewhere).keep() if new else None
+        sweep = _Sweep(connection, new, name=name, at=at, elsewhere=elsewhere)
+        sweep_id = sweep.keep() if new else None
         named = len({row.fingerprint for _, row, _ in new})
-        found.append(Kept(box, sweep_id, len(new), named, dict(times)))
+        found.append(Kept(box, sweep_id, len(new), named, dict(times), tuple(sweep.other_names)))
     return found
 
 
@@ -153,6 +182,7 @@ class _Sweep:
     ) -> None:
         self._connection, self._rows, self._name, self._at = connection, rows, clean_text(name), at
         self._elsewhere = elsewhere
+        self.other_names: list[OtherName] = []
         self._box_id = 0
         self._sweep_id = 0
         self._configs: dict[str, int] = {}
@@ -219,12 +249,24 @@ class _Sweep:
         for config, row in first.items():
             values = {"doc": plain(row.document), "name": clean_text(row.config)}
             config_id = id_of(self._connection, configs, key={"hash": config}, values=values)
+            self.other_names += self._other_names(config_id, clean_text(row.config))
             new = insert(sweep_configs).values(
                 sweep_id=self._sweep_id, config_id=config_id, position=position, name=clean_text(row.config)
             )
             made = self._connection.scalar(new.on_conflict_do_nothing().returning(sweep_configs.c.config_id))
             position += made is not None
             yield config, config_id
+
+    def _other_names(self, config_id: int, name: str) -> Iterator[OtherName]:
+        newest = sa.func.max(sweeps.c.id)
+        source = sweep_configs.join(sweeps, sweeps.c.id == sweep_configs.c.sweep_id)
+        wanted = sa.select(sweep_configs.c.name, newest.label("sweep_id")).select_from(source)
+        wanted = wanted.where(sweep_configs.c.config_id == config_id).group_by(sweep_configs.c.name)
+        found = {row.name: row.sweep_id for row in self._connection.execute(wanted.order_by(newest))}
+        for known_as, sweep_id in found.items():
+            if known_as != name:
+                sweep = self._connection.scalar(sa.select(sweeps.c.name).where(sweeps.c.id == sweep_id))
+                yield OtherName(name, known_as, str(sweep), sweep_id == self._sweep_id)
 
     def _boot(self, row: ImportedRow) -> int:
         key = (row.fingerprint, row.boot)

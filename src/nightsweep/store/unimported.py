@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import sqlalchemy as sa
 
 from nightsweep.errors import NotFound, StillNeeded
+from nightsweep.store.codec import clean_text
 from nightsweep.store.schema import (
     boots,
+    boxes,
     cell_summaries,
     cells,
     decision_windows,
@@ -20,16 +24,25 @@ from nightsweep.store.schema import (
 )
 
 
-def remove(connection: sa.Connection, name: str) -> int:
-    """Remove the imported sweeps of this name, on all boxes; return how many rows they had.
+@dataclass(frozen=True)
+class Removed:
+    """A sweep that was taken out, and how many rows it had."""
+
+    sweep_id: int
+    box: str
+    rows: int
+
+
+def remove(connection: sa.Connection, name: str) -> list[Removed]:
+    """Remove the imported sweeps of this name, on all boxes; return them.
 
     Raises:
         NotFound: No imported sweep is called so.
         StillNeeded: A decision rests on it.
     """
     connection.execute(sa.text("LOCK TABLE imports IN EXCLUSIVE MODE"))
-    named = sa.select(sweeps.c.id).where(sweeps.c.name == name, sweeps.c.id.in_(sa.select(imports.c.sweep_id)))
-    gone = list(connection.scalars(named))
+    found = _of_this_name(connection, name)
+    gone = [one.sweep_id for one in found]
     if not gone:
         raise NotFound(what=f"an imported sweep {name!r}", hint="`nightsweep sweeps --imported` lists them")
     of_cells = sa.select(cells.c.id).where(cells.c.sweep_id.in_(gone))
@@ -41,12 +54,21 @@ def remove(connection: sa.Connection, name: str) -> int:
     under = sa.select(windows.c.conditions_id).where(windows.c.cell_id.in_(of_cells))
     touched = list(connection.scalars(under.distinct()))
     connection.execute(sa.delete(request_timings).where(request_timings.c.window_id.in_(of_windows)))
-    rows = connection.execute(sa.delete(windows).where(windows.c.cell_id.in_(of_cells))).rowcount
+    connection.execute(sa.delete(windows).where(windows.c.cell_id.in_(of_cells)))
     for table in (cells, events, boots, sweep_configs, imports):
         connection.execute(sa.delete(table).where(table.c.sweep_id.in_(gone)))
     connection.execute(sa.delete(sweeps).where(sweeps.c.id.in_(gone)))
     _sum_up(connection, touched)
-    return rows
+    return found
+
+
+def _of_this_name(connection: sa.Connection, name: str) -> list[Removed]:
+    imported = sa.select(imports.c.sweep_id)
+    counted = sa.select(sa.func.count()).select_from(windows.join(cells, cells.c.id == windows.c.cell_id))
+    rows = counted.where(cells.c.sweep_id == sweeps.c.id).correlate(sweeps).scalar_subquery().label("rows")
+    wanted = sa.select(sweeps.c.id, boxes.c.name, rows).join(boxes, boxes.c.id == sweeps.c.box_id)
+    wanted = wanted.where(sweeps.c.name == clean_text(name), sweeps.c.id.in_(imported)).order_by(sweeps.c.id)
+    return [Removed(int(row.id), str(row.name), int(row.rows)) for row in connection.execute(wanted)]
 
 
 def _sum_up(connection: sa.Connection, touched: list[int]) -> None:

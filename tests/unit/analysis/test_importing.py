@@ -173,6 +173,7 @@ def test_what_the_caller_says_stands_for_every_row() -> None:
         (LINE.replace("20.8", "0"), 'table.csv:2: decode_rate: found "0"; write a number above 0'),
         (LINE.replace("20.8", "nan"), "write a number"),
         (LINE.replace("20.8", "1e300"), "write a number above 0 to 1e+12"),
+        (LINE.replace("20.8", "1e-300"), 'decode_rate: found "1e-300"; write a number from 1e-12'),
         (LINE.replace(",1,", ",99999999999,"), "write a number from 1 to 1e+06"),
         (LINE.replace("org/model", "org/\0"), "NUL"),
         (LINE.replace("20.8", ""), "table.csv:2: decode_rate: found no rate"),
