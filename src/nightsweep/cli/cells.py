@@ -64,6 +64,10 @@ def command(
       nightsweep cells --group-by method,concurrency --columns method,concurrency,decode_rate,n,boots,cv
     """
     shape = shaping.Shape(columns, sort, limit, parquet)
+    other = "--group-by" if group_by is not None else "--whole-runs" if whole_runs else None
+    beside = "--pooled" if pooled else "--flagged" if flagged else None
+    if other is not None and beside is not None:
+        raise click.UsageError(f"{other} and {beside} are two lists: {beside} is of cells. Ask for one of them")
     with access(ctx).queries() as queries:
         wanted = filters.asked(ctx, queries)
         if group_by is not None:
@@ -73,8 +77,8 @@ def command(
         if whole_runs:
             _show_whole_runs(ctx, queries, wanted, shape=shape, form=form)
             return
-        beside = _beside(queries, wanted) if pooled else None
-        _show_cells(ctx, queries, wanted, flagged=flagged, beside=beside, shape=shape, form=form)
+        rates = _beside(queries, wanted) if pooled else None
+        _show_cells(ctx, queries, wanted, flagged=flagged, beside=rates, shape=shape, form=form)
 
 
 def _of_whole_runs(wanted: Filters) -> Filters:

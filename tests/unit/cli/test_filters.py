@@ -163,6 +163,14 @@ def test_what_cannot_be_meant_is_refused_of_an_empty_answer_too(command: click.C
     assert words[0] in refused.output or words[1] in refused.output
 
 
+@pytest.mark.parametrize("other", [("--group-by", "method"), ("--whole-runs",)])
+@pytest.mark.parametrize("beside", ["--pooled", "--flagged"])
+def test_two_lists_at_once_are_refused(other: tuple[str, ...], beside: str) -> None:
+    refused = call(cells, *other, beside)
+    assert refused.exit_code == 2
+    assert f"{other[0]} and {beside} are two lists" in refused.output
+
+
 @pytest.mark.parametrize("words", [("cell", "9" * 21), ("window", "0"), ("boot", str(2**63))])
 def test_an_id_that_no_row_can_have_is_a_usage_error(words: tuple[str, str]) -> None:
     refused = call(show, *words)
