@@ -54,19 +54,19 @@ COLUMNS = {VERSION: "engine_version", DIGEST: "image_digest", IMAGE: "image", WE
 def by_now(connection: sa.Connection, decision: Decision) -> Now:
     """Return what the database knows by now of a decision's premises."""
     basis = _basis(connection, decision)
-    seen = _seen(connection, decision, basis)
-    boots_told = dict(_of_boots(connection, decision, seen))
-    values = {name: Known(told.value, told.source) for name, told in boots_told.items()}
-    values |= _box(connection, decision, basis, seen)
+    boots_told = dict(_of_boots(connection, decision, basis))
+    values = {name: Known(told.value, told.source) for name, told in boots_told.items() if name in decision.premises}
+    values |= _box(connection, decision, basis)
     image = next((boots_told[name].image for name in (VERSION, DIGEST, IMAGE) if name in boots_told), None)
     served, why = traffic.by_now(connection, decision)
     skipped = () if why is None else (f"{why}; skipped",)
     undated = tuple(_undated(connection, decision, basis))
+    moved = tuple(_never_fixed(decision, boots_told))
     return Now(
         values=values | served,
         newer=tuple(_newer(connection, decision)),
         image=image,
-        skipped=(*skipped, *undated),
+        skipped=(*skipped, *moved, *undated),
     )
 
 
@@ -80,12 +80,12 @@ class _Basis:
     Attributes:
         last: When its last window began.
         undated: Whether some of it was imported without a date; `last` is then when it was imported, or later.
-        chosen: Its chosen config's document.
+        like: Configs of its engine and model: see `_like`.
     """
 
     last: datetime
     undated: bool
-    chosen: Mapping[str, Any]
+    like: sa.CTE
 
 
 @dataclass(frozen=True)
@@ -103,45 +103,63 @@ def _basis(connection: sa.Connection, decision: Decision) -> _Basis:
     )
     last, undated = connection.execute(wanted).one()
     chosen = connection.scalar(sa.select(configs.c.doc).where(configs.c.hash == decision.chosen))
-    return _Basis(last or decision.decided, bool(undated), chosen or {})
+    return _Basis(last or decision.decided, bool(undated), _like(decision, chosen or {}))
 
 
-def _of_boots(connection: sa.Connection, decision: Decision, seen: sa.Subquery) -> Iterator[tuple[str, _Told]]:
+def _like(decision: Decision, chosen: Mapping[str, Any]) -> sa.CTE:
+    """Return the configs of the decision's engine and model, and which are the chosen one but for the image."""
+    same = [
+        configs.c.doc[(key,)].astext == str(decision.premises[CONFIG + key])
+        for key in ("engine", "model")
+        if CONFIG + key in decision.premises
+    ]
+    without = {key: value for key, value in chosen.items() if key != "image"}
+    bare = configs.c.doc.op("-", return_type=JSONB)(sa.literal("image", sa.Text))
+    wanted = sa.select(
+        configs.c.id,
+        configs.c.hash,
+        configs.c.doc[("image",)].astext.label("image"),
+        (bare == sa.literal(without, JSONB)).label("as_chosen"),
+    )
+    return wanted.where(*same).cte("like_it").prefix_with("MATERIALIZED")
+
+
+def _of_boots(connection: sa.Connection, decision: Decision, basis: _Basis) -> Iterator[tuple[str, _Told]]:
     """Yield what boots tell of each premise: the newest that tells it, for one that says nothing takes nothing back."""
-    for name, column in COLUMNS.items():
-        if name not in decision.premises:
-            continue
-        of = seen.c.as_chosen if name == WEIGHTS else sa.true()
-        newest = (
-            sa.select(seen)
-            .where(of, seen.c[column].is_not(None))
-            .order_by(seen.c.at.desc(), seen.c.boot.desc())
-            .limit(1)
-        )
-        row = connection.execute(newest).one_or_none()
-        if row is None:
-            continue
-        if name == IMAGE and row.image_digest is not None and row.image_digest == decision.premises.get(DIGEST):
+    seen = sa.union_all(_measured(decision, basis), _newer_rows(decision, basis)).cte("seen")
+    wanted = [_newest(seen, name) for name in COLUMNS if name in {*decision.premises, *decision.evidence.not_fixed}]
+    for row in connection.execute(sa.union_all(*wanted)) if wanted else ():
+        if row.premise == IMAGE and row.image_digest is not None and row.image_digest == decision.premises.get(DIGEST):
             continue  # the same image by another name
-        value = row._mapping[column]
-        yield name, _Told(round(value, 2) if name == WEIGHTS else value, _source(row), row.image)
+        value = row._mapping[COLUMNS[row.premise]]
+        yield row.premise, _Told(round(value, 2) if row.premise == WEIGHTS else value, _source(row), row.image)
+
+
+def _newest(seen: sa.CTE, name: str) -> sa.Select[Any]:
+    """Return the SELECT of the newest that tells a premise."""
+    of = seen.c.as_chosen if name == WEIGHTS else sa.true()
+    told = sa.select(seen).where(of, seen.c[COLUMNS[name]].is_not(None))
+    newest = told.order_by(seen.c.at.desc(), seen.c.boot.desc()).limit(1).subquery()
+    return sa.select(sa.literal(name).label("premise"), newest)
+
+
+def _never_fixed(decision: Decision, told: Mapping[str, _Told]) -> Iterator[str]:
+    """Yield what boots tell by now of conditions that the evidence did not share, where it had no such value."""
+    for name, one in told.items():
+        had = decision.evidence.not_fixed.get(name, ())
+        if name not in decision.premises and shown(one.value) not in had:
+            was = f"was not held fixed ({', '.join(had)})"
+            yield f"{name}: {was}, so it is not judged; is {shown(one.value)} ({one.source})"
 
 
 def _source(row: Any) -> str:
     return f"{f'boot {row.boot}' if row.imported is None else f'import {row.imported}'}, {row.at:%Y-%m-%d}"
 
 
-def _seen(connection: sa.Connection, decision: Decision, basis: _Basis) -> sa.Subquery:
-    """Return what came up or was imported of the decision's engine and model on its box and is newer, with its time (`at`)."""
-    dated = ~windows.c.notes.contains([NO_DATE])
-    same_time = sa.and_(windows.c.started_at == basis.last, windows.c.stored_at > decision.decided)
-    newer = sa.and_(dated, sa.or_(windows.c.started_at > basis.last, same_time))
-    return sa.union_all(_measured(decision, basis), _imported_rows(decision, basis).where(newer)).subquery("seen")
-
-
 def _measured(decision: Decision, basis: _Basis) -> sa.Select[Any]:
     """Return the SELECT of newer boots that came up; of the decision's sweep, those of its configs after the decision."""
-    own = sa.and_(configs.c.hash.in_(list(decision.evidence.configs)), boots.c.started_at > decision.decided)
+    like = basis.like
+    own = sa.and_(like.c.hash.in_(list(decision.evidence.configs)), boots.c.started_at > decision.decided)
     return (
         sa.select(
             boots.c.id.label("boot"),
@@ -149,15 +167,25 @@ def _measured(decision: Decision, basis: _Basis) -> sa.Select[Any]:
             boots.c.started_at.label("at"),
             boots.c.engine_version.label("engine_version"),
             images.c.digest.label("image_digest"),
-            *_of_config(basis),
+            boots.c.weights_gib.label("weights_gib"),
+            like.c.image,
+            like.c.as_chosen,
         )
         .select_from(boots)
-        .join(configs, configs.c.id == boots.c.config_id)
+        .join(like, like.c.id == boots.c.config_id)
         .join(boxes, boxes.c.id == boots.c.box_id)
         .outerjoin(images, images.c.id == boots.c.image_id)
-        .where(*_of_its_engine(decision), boots.c.ready_at.is_not(None), boots.c.started_at > basis.last)
+        .where(boxes.c.name == decision.box, boxes.c.simulated == decision.simulated)
+        .where(boots.c.ready_at.is_not(None), boots.c.started_at > basis.last)
         .where(sa.or_(boots.c.sweep_id != decision.sweep_id, own))
     )
+
+
+def _newer_rows(decision: Decision, basis: _Basis) -> sa.Select[Any]:
+    """Return the SELECT of newer imported rows; of the same moment as the evidence, those that came after the decision."""
+    same_time = sa.and_(windows.c.started_at == basis.last, windows.c.stored_at > decision.decided)
+    newer = sa.or_(windows.c.started_at > basis.last, same_time)
+    return _imported_rows(decision, basis).where(~windows.c.notes.contains([NO_DATE]), newer)
 
 
 def _imported_rows(decision: Decision, basis: _Basis) -> sa.Select[Any]:
@@ -165,7 +193,7 @@ def _imported_rows(decision: Decision, basis: _Basis) -> sa.Select[Any]:
 
     Of the decision's own sweep, which a later import of its name adds to, those that came after the decision.
     """
-    said = conditions.c.doc
+    said, like = conditions.c.doc, basis.like
     return (
         sa.select(
             boots.c.id.label("boot"),
@@ -173,40 +201,21 @@ def _imported_rows(decision: Decision, basis: _Basis) -> sa.Select[Any]:
             windows.c.started_at.label("at"),
             said[("engine_version",)].astext.label("engine_version"),
             said[("image_digest",)].astext.label("image_digest"),
-            *_of_config(basis),
+            boots.c.weights_gib.label("weights_gib"),
+            like.c.image,
+            like.c.as_chosen,
         )
         .select_from(windows)
         .join(conditions, conditions.c.id == windows.c.conditions_id)
         .join(cells, cells.c.id == windows.c.cell_id)
         .join(sweeps, sweeps.c.id == cells.c.sweep_id)
         .join(boots, boots.c.id == windows.c.boot_id)
-        .join(configs, configs.c.id == boots.c.config_id)
+        .join(like, like.c.id == cells.c.config_id)
         .join(boxes, boxes.c.id == sweeps.c.box_id)
-        .where(*_of_its_engine(decision), _imported(sweeps.c.id), sa.func.cardinality(windows.c.flags) == 0)
+        .where(boxes.c.name == decision.box, boxes.c.simulated == decision.simulated)
+        .where(_imported(sweeps.c.id), sa.func.cardinality(windows.c.flags) == 0)
         .where(sa.or_(sweeps.c.id != decision.sweep_id, windows.c.stored_at > decision.decided))
     )
-
-
-def _of_config(basis: _Basis) -> tuple[sa.ColumnElement[Any], ...]:
-    """Return what a boot's config says, its weights, and whether it is the chosen config but for the image."""
-    image = sa.literal("image", sa.Text)
-    chosen = {key: value for key, value in basis.chosen.items() if key != "image"}
-    as_chosen = configs.c.doc.op("-", return_type=JSONB)(image) == sa.literal(chosen, JSONB)
-    return (
-        configs.c.doc[("image",)].astext.label("image"),
-        boots.c.weights_gib.label("weights_gib"),
-        as_chosen.label("as_chosen"),
-        boxes.c.facts.label("facts"),
-    )
-
-
-def _of_its_engine(decision: Decision) -> list[sa.ColumnElement[bool]]:
-    same = [
-        configs.c.doc[(key,)].astext == str(decision.premises[CONFIG + key])
-        for key in ("engine", "model")
-        if CONFIG + key in decision.premises
-    ]
-    return [boxes.c.name == decision.box, boxes.c.simulated == decision.simulated, *same]
 
 
 def _undated(connection: sa.Connection, decision: Decision, basis: _Basis) -> Iterator[str]:
@@ -242,7 +251,7 @@ def _otherwise(decision: Decision, row: Any) -> Iterator[str]:
 # --- facts of the box ------------------------------------------------------------------------------------------------
 
 
-def _box(connection: sa.Connection, decision: Decision, basis: _Basis, seen: sa.Subquery) -> dict[str, Known]:
+def _box(connection: sa.Connection, decision: Decision, basis: _Basis) -> dict[str, Known]:
     """Return the facts of the box by premise: as its newest sweep found them and, of an imported decision, as files say them."""
     begun = sa.func.coalesce(sweeps.c.started_at, sweeps.c.created_at)
     wanted = (
@@ -257,8 +266,9 @@ def _box(connection: sa.Connection, decision: Decision, basis: _Basis, seen: sa.
     found = {} if row is None else _facts(row.facts, f"box at sweep {row.id}")
     if not str(decision.premises.get("source")).startswith(IMPORTED):
         return found
-    told = sa.select(seen).where(seen.c.imported.is_not(None), seen.c.facts != sa.literal({}, JSONB))
-    stated = connection.execute(told.order_by(seen.c.at.desc(), seen.c.boot.desc()).limit(1)).one_or_none()
+    told = _newer_rows(decision, basis).add_columns(boxes.c.facts).where(boxes.c.facts != sa.literal({}, JSONB))
+    newest = told.order_by(windows.c.started_at.desc(), windows.c.id.desc()).limit(1)
+    stated = connection.execute(newest).one_or_none()
     if stated is None:
         return found
     files = _facts(stated.facts, _source(stated))

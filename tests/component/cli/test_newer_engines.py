@@ -173,6 +173,25 @@ def test_of_rows_without_a_date_nobody_knows_whether_they_are_newer_and_that_is_
     assert said == f"import im2: {told}: {why}, so nobody knows whether that is newer; skipped"
 
 
+def test_an_engine_that_was_not_held_fixed_is_not_judged_and_another_one_is_said(
+    desk: test_importing.Desk, tmp_path: Path
+) -> None:
+    two = rows("2026-05-12", image="")
+    bring(desk, tmp_path, "im1", [line.replace(",aa,0.28.0,", ",,0.27.1,") if "k3" in line else line for line in two])
+    desk.call(decide, "im1", "--choose", "k5", "--fallback", "k3")
+
+    def said() -> list[str]:
+        (one,) = desk.listed(decisions)["decisions"]
+        return [skipped for skipped in one["skipped"] if skipped.startswith("engine_version")]
+
+    bring(desk, tmp_path, "im2", rows("2026-06-12", version="0.27.1"))
+    assert said() == []
+    bring(desk, tmp_path, "im3", rows("2026-07-12", version="0.29.0"))
+    why = "engine_version: was not held fixed (0.27.1, 0.28.0), so it is not judged; is 0.29.0 (import im3, 2026-07-12)"
+    assert said() == [why]
+    assert judged(desk) == ("standing", {})
+
+
 def test_facts_of_a_box_that_a_newer_file_says_question_what_was_imported(
     desk: test_importing.Desk, tmp_path: Path
 ) -> None:
