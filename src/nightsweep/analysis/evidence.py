@@ -65,7 +65,11 @@ def _alone(kept: OneQuestion) -> str:
 
 
 def _among(choice: Choice, settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the configs that the question is among: those that draft as the chosen one does, where there are several."""
+    """Return the configs that the question is among: those that were named, else those that draft as the chosen one does, where
+    there are several.
+    """
+    if choice.among:
+        return [name for name in settings if name in choice.among or name == choice.chosen]
     same = [name for name in settings if _method(settings[name]) == _method(settings[choice.chosen])]
     return same if len(same) > 1 else list(settings)
 

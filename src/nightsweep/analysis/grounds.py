@@ -26,11 +26,16 @@ from nightsweep.plan.words import DECODE
 
 @dataclass(frozen=True)
 class Choice:
-    """What somebody decides; configs by fingerprint."""
+    """What somebody decides; configs by fingerprint.
+
+    Attributes:
+        among: The configs that the question is among besides the chosen one; empty are those that draft as it does.
+    """
 
     chosen: str
     fallback: str
     question: str | None
+    among: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

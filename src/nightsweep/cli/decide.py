@@ -81,10 +81,9 @@ def command(
             chosen=named(chosen, known, option="--choose"),
             fallback=named(fallback, known, option="--fallback"),
             question=question,
+            among=frozenset(among(patterns, known, option="--among")),
         )
-        material = _material(
-            reached, queries, found, plan, _among(windows, patterns, choice, known), container=container
-        )
+        material = _material(reached, queries, found, plan, _of(choice, windows), container=container)
         material = _with_traffic(material, store, plan, container=container)
         material = replace(material, rule=_rule(plan, everything, material) if kind == DECODE else None)
         decision = decide(choice, material, at=reached.now())
@@ -130,13 +129,11 @@ def _said(place: places.Place) -> str:
     return ",".join([*streams, *degree])
 
 
-def _among(
-    windows: Sequence[WindowRow], patterns: Sequence[str], choice: Choice, known: Mapping[str, Called]
-) -> list[WindowRow]:
-    """Return the windows of the configs that the question is among, and of those that were named."""
-    if not patterns:
+def _of(choice: Choice, windows: Sequence[WindowRow]) -> list[WindowRow]:
+    """Return the windows of the configs that the question is among, and of choice and fallback."""
+    if not choice.among:
         return list(windows)
-    wanted = {choice.chosen, choice.fallback, *among(patterns, known, option="--among")}
+    wanted = {choice.chosen, choice.fallback, *choice.among}
     return [row for row in windows if row.config_fingerprint in wanted]
 
 

@@ -84,6 +84,27 @@ def test_a_config_that_is_called_as_a_pattern_is_meant_by_its_name(desk: Desk) -
     assert {cell["config"] for cell in desk.listed()[0]["evidence"]} == {"DFlash2 [5]", "DFlash2 [4]", "MTP k=3"}
 
 
+@pytest.mark.parametrize(
+    ("words", "question"),
+    [
+        ((), "num_speculative_tokens: 5 of 4, 5, 7"),
+        (("--among", "DFlash2 *"), "num_speculative_tokens: 5 of 4, 5, 7"),
+        (("--among", "DFlash2 k=7"), "num_speculative_tokens: 5 of 5, 7"),
+        (("--among", "*"), "method: dflash of mtp, dflash; num_speculative_tokens: 5 of 3, 4, 5, 7"),
+        (("--among", "MTP*"), "method: dflash of mtp, dflash; num_speculative_tokens: 5 of 3, 5"),
+    ],
+)
+def test_the_question_is_among_what_was_named_also_of_other_methods(
+    desk: Desk, words: tuple[str, ...], question: str
+) -> None:
+    desk.depth()
+    assert desk.call(decide, "dflash2-depth", *CHOSEN, *words).exit_code == 0
+    asked = desk.listed()[0]["question"].split("; ")
+    assert [part for part in asked if part.split(":")[0] in ("method", "num_speculative_tokens")] == question.split(
+        "; "
+    )
+
+
 # --- several configs of one name -------------------------------------------------------------------------------------
 
 
