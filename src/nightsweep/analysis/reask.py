@@ -245,8 +245,8 @@ def _config(plan: SweepPlan, fingerprint: str, decision: Decision) -> EngineConf
 def _entry(config: EngineConfig, base: EngineSpec, overrides: Overrides) -> dict[str, Any]:
     """Return a config as an entry of `configs`, written out: what it has besides the file's engine, and the overrides."""
     drafts = bool(config.speculative)
-    has_own_image = config.engine.image not in (None, base.image)  # gives way to the new one, that the file's engine has
-    image = overrides.image if has_own_image else None
+    has_own_image = config.engine.image not in (None, base.image)
+    image = overrides.image if has_own_image else None  # it gives way to the new one, which the file's engine has
     set_here = Overrides(overrides.speculative if drafts else {}, overrides.args, image)
     entry: dict[str, Any] = {"name": f"{config.name} ({set_here.words})" if set_here.words else config.name}
     entry["name"] = entry["name"].replace("{", "{{").replace("}", "}}")
