@@ -68,6 +68,9 @@ def command(
     beside = "--pooled" if pooled else "--flagged" if flagged else None
     if other is not None and beside is not None:
         raise click.UsageError(f"{other} and {beside} are two lists: {beside} is of cells. Ask for one of them")
+    one_table = "--parquet" if parquet is not None else "--csv" if form == "csv" else "--columns" if columns else None
+    if beside is not None and one_table is not None:
+        raise click.UsageError(f"{one_table} is one table, of cells: {beside} is told without it, or with --json alone")
     with access(ctx).queries() as queries:
         wanted = filters.asked(ctx, queries)
         if group_by is not None:

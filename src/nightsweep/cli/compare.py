@@ -63,6 +63,8 @@ def _meant(wanted: str, queries: Queries, asked: Filters) -> Meant:
         sweep, slash, pattern = wanted.removeprefix("sweep:").partition("/")
         if not slash or not pattern:
             raise click.UsageError(f"{wanted!r} names no config: write sweep:NAME/CONFIG")
+        if asked.sweep is not None:
+            raise click.UsageError(f"{wanted!r} names its sweep: leave --sweep out")
         where = replace(asked, sweep=find_sweep_id(queries, sweep))
     where = replace(where, config=pattern)
     pools = queries.pools(where)

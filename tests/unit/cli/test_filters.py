@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from nightsweep.cli.boots import command as boots
 from nightsweep.cli.cells import command as cells
+from nightsweep.cli.compare import command as compare
 from nightsweep.cli.filters import parse_concurrency, parse_since, parse_temperature, parse_where, typed
 from nightsweep.cli.show import command as show
 from nightsweep.cli.sweeps import command as sweeps
@@ -169,6 +170,21 @@ def test_two_lists_at_once_are_refused(other: tuple[str, ...], beside: str) -> N
     refused = call(cells, *other, beside)
     assert refused.exit_code == 2
     assert f"{other[0]} and {beside} are two lists" in refused.output
+
+
+@pytest.mark.parametrize("table", [("--csv",), ("--columns", "n"), ("--parquet", "x.parquet")])
+@pytest.mark.parametrize("beside", ["--pooled", "--flagged"])
+def test_what_no_single_table_has_room_for_is_refused(table: tuple[str, ...], beside: str) -> None:
+    refused = call(cells, beside, *table)
+    assert refused.exit_code == 2
+    assert f"{table[0]} is one table, of cells" in refused.output
+
+
+def test_a_side_that_names_its_sweep_has_no_other() -> None:
+    words = ("sweep:dflash2-depth/*k=5*", "*k=7*", "--sweep", "dflash2-depth")
+    refused = call(compare, *words, queries=seed_queries())
+    assert refused.exit_code == 2
+    assert "names its sweep: leave --sweep out" in refused.output
 
 
 @pytest.mark.parametrize("words", [("cell", "9" * 21), ("window", "0"), ("boot", str(2**63))])
