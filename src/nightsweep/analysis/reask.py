@@ -242,6 +242,12 @@ def _config(plan: SweepPlan, fingerprint: str, decision: Decision) -> EngineConf
         raise _cannot(decision, why) from None
 
 
+def entry_of(config: EngineConfig, *, file_text: str) -> dict[str, Any]:
+    """Return a config as an entry of `configs` of the file that it is of: what it has besides the file's `engine`."""
+    engine = EngineIn.model_validate(dict(yamltree.read(file_text).value["engine"]))
+    return _entry(config, base_of(engine).spec, NO_OVERRIDES)
+
+
 def _entry(config: EngineConfig, base: EngineSpec, overrides: Overrides) -> dict[str, Any]:
     """Return a config as an entry of `configs`, written out: what it has besides the file's engine, and the overrides."""
     drafts = bool(config.speculative)

@@ -196,7 +196,9 @@ def retire(ctx: click.Context, *, decision_id: int, why: str) -> None:
 @_OUTPUT
 @click.pass_context
 def export(ctx: click.Context, *, decision_id: int, form: str, output: Path | None) -> None:
-    """Write the chosen config's engine arguments, with the fallback beside them as a comment.
+    """Write the chosen config's engine arguments and environment, with the fallback beside them as a comment.
+
+    Of a secret only the name of the variable that has it is written.
 
     \b
     Example:
@@ -205,15 +207,16 @@ def export(ctx: click.Context, *, decision_id: int, form: str, output: Path | No
     from nightsweep.analysis.shipping import exported
 
     with _opened(reach(ctx), decision_id) as (judged, _, queries):
-        plan = _plan(judged, queries)
+        plan, file_text = _plan(judged, queries), queries.plan_of(judged.decision.sweep_id)[0]
     decision = judged.decision
     state = state_of(decision, judged.changes)
-    chosen, fallback = (_shipped(plan, name) for name in (decision.chosen, decision.fallback))
+    chosen, fallback = (_shipped(plan, name, file_text=file_text) for name in (decision.chosen, decision.fallback))
     _write(exported(decision, chosen, fallback, form=form, state=state), output)
 
 
-def _shipped(plan: SweepPlan, fingerprint: str) -> Shipped:
+def _shipped(plan: SweepPlan, fingerprint: str, *, file_text: str) -> Shipped:
     from nightsweep import wiring
+    from nightsweep.analysis.reask import entry_of
     from nightsweep.analysis.shipping import Shipped
 
     try:
@@ -224,4 +227,5 @@ def _shipped(plan: SweepPlan, fingerprint: str) -> Shipped:
     inside = "0.0.0.0" if config.engine.host == "docker" else "127.0.0.1"
     port = config.engine.port or 8000
     command = wiring.engine(config.engine.kind).command(config, listen_host=inside, port=port)
-    return Shipped(config.name, config.engine.image, command, config.speculative)
+    entry = entry_of(config, file_text=file_text)
+    return Shipped(config.name, config.engine.image, command, config.engine.env, entry)

@@ -9,7 +9,6 @@ import pytest
 
 from nightsweep.analysis.premises import Change, Decision, Evidence, Now
 from nightsweep.analysis.reask import reask
-from nightsweep.analysis.shipping import Shipped, exported
 from nightsweep.errors import CannotAskAgain
 from nightsweep.plan.model import SweepPlan
 from nightsweep.plan.sweepfile import load
@@ -212,31 +211,3 @@ def test_a_text_that_looks_like_a_number_stays_one() -> None:
     decision = a_decision(chosen=five.fingerprint, fallback=plain.fingerprint, evidence=evidence)
     again = load(reask(decision, (), Now(), plan=plan, file_text=text))
     assert five.fingerprint in {config.fingerprint for config in again.configs}
-
-
-# --- exported ----------------------------------------------------------------------------------------------------
-
-CHOSEN = Shipped(
-    "k=5", "img:1", ("vllm", "serve", "org/m", "--speculative-config", '{"a": "$x"}'), {"method": "dflash"}
-)
-FALLBACK = Shipped("mtp", "img:1", ("vllm", "serve", "org/m"), {"method": "mtp"})
-
-
-def lines_of(form: str) -> list[str]:
-    return exported(a_decision(), CHOSEN, FALLBACK, form=form, state="questioned").splitlines()
-
-
-def test_an_export_says_how_the_decision_stands_and_has_the_fallback_as_a_comment() -> None:
-    lines = lines_of("args")
-    assert lines[0].startswith("# decision 1 (questioned)")
-    assert "# fallback: mtp" in lines
-    shipped = [line for line in lines if not line.startswith("#")]
-    assert shipped == ["vllm serve org/m \\", '--speculative-config \'{"a": "$x"}\'']
-
-
-def test_compose_reads_no_dollar_as_its_own() -> None:
-    assert any("$$x" in line for line in lines_of("compose"))
-
-
-def test_the_yaml_is_an_entry_of_a_sweep_file() -> None:
-    assert "- name: k=5" in lines_of("yaml")

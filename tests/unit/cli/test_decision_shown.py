@@ -202,7 +202,10 @@ def test_a_persons_decision_keeps_the_rules_own_end_and_does_not_warn_of_what_th
     ]
     assert all("the rule ranks over all its places together" in one for one in lone)
     text = exported(
-        decision, *(Shipped(name, None, (name,), None) for name in ("k=3", "k=2")), form="args", state="standing"
+        decision,
+        *(Shipped(name, None, (name,), {}, {"name": name}) for name in ("k=3", "k=2")),
+        form="args",
+        state="standing",
     )
     assert "cells of the choice k=3 rest on" in text
     assert "k=4" not in text, "the runner-up is not shipped"
