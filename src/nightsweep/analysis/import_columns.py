@@ -114,9 +114,11 @@ def _positions(column: str, value: Any) -> list[float]:
 
 def text_of(column: str, value: Any) -> str:
     """Return a text, without spaces around it; raises Wrong for what is none, and for what looks like a secret."""
-    if isinstance(value, bool | list | tuple | Mapping) or _not_finite(value) is not None:
-        raise Wrong(column, f"found {shown(value)}; write a text")
-    text = str(value).strip()
+    if not isinstance(value, str):  # a number's own spelling is not known any more: 0.30 is 0.3
+        raise Wrong(
+            column, f"found {shown(value)}; write a text{', in quotes' if isinstance(value, int | float) else ''}"
+        )
+    text = value.strip()
     if "\0" in text:
         raise Wrong(column, NUL)
     if looks_like_token(text):
@@ -305,7 +307,11 @@ def _numbers(given: Columns) -> dict[str, Any]:
     return numbers
 
 
-def _below(head: str, given: Columns) -> dict[str, Any]:
+def _typed(_: str, value: Any) -> Any:
+    return typed(value.strip()) if isinstance(value, str) else value
+
+
+def _below(head: str, given: Columns, *, read: Reader = _typed) -> dict[str, Any]:
     """Return what stands in the columns `head.KEY`, by key; a secret is refused."""
     found = {}
     for name, value in given.items():
@@ -319,19 +325,14 @@ def _below(head: str, given: Columns) -> dict[str, Any]:
         not_finite = _not_finite(value)
         if not_finite is not None:
             raise Wrong(name, f"found {shown(not_finite)}, which is no number; write one, a text, or take it out")
-        found[key] = _typed(value)
+        found[key] = read(name, value)
     return found
-
-
-def _typed(value: Any) -> Any:
-    return typed(value.strip()) if isinstance(value, str) else value
 
 
 def _document(texts: Mapping[str, str], given: Columns) -> Mapping[str, Any]:
     kind = _required(texts, "engine", f"{' or '.join(KINDS)}: --set engine=...")
     if kind not in KINDS:
         raise Wrong("engine", f"found {shown(kind)}; write {' or '.join(KINDS)}")
-    environment = {name: str(value) for name, value in _below("env", given).items()}
     engine = EngineSpec(
         kind=kind,
         host="docker",
@@ -340,7 +341,7 @@ def _document(texts: Mapping[str, str], given: Columns) -> Mapping[str, Any]:
         image=texts.get("image"),
         command=default_command(kind, "docker"),
         args=_below("args", given),
-        env=environment,
+        env=_below("env", given, read=text_of),  # an engine is handed text, letter by letter
         model_revision=texts.get("model_revision"),
     )
     return config_document(engine, _below("speculative", given) or None)

@@ -46,6 +46,8 @@ Fields = dict[str, tuple[str, Any]]
 MOST_UNEVEN = 20
 AS_WRITTEN = "take the file as the client wrote it"
 DEEPEST = 50
+TEXTS = (NAME, "label", "model_id", "model", "image")
+"""Keys that hold a text, also where it reads as a number."""
 TOO_DEEP = "it is nested too deeply to be a result"
 
 
@@ -126,7 +128,13 @@ def read_summary(text: str, *, file: str) -> list[Record]:
                 for place in uneven[:MOST_UNEVEN]
             )
         )
-    return [{key: _literal(value) for key, value in row.items() if key and value != ""} for row in rows]
+    return [{key: _told(key, value) for key, value in row.items() if key and value != ""} for row in rows]
+
+
+def _told(key: str, text: str) -> Any:
+    value = _literal(text)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return text if number and key in TEXTS else value
 
 
 def _literal(text: str) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -70,6 +70,11 @@ class ImportedRow:
         return fingerprint(self.document)
 
     @property
+    def named(self) -> str:
+        """The name that its file has for it."""
+        return self.known_as or self.config
+
+    @property
     def place(self) -> str:
         """Where it stands, in words."""
         return self.file if self.line is None else f"{self.file}:{self.line}"
@@ -123,7 +128,7 @@ class ImportedRow:
         return fingerprint(
             {
                 "config": self.document,
-                "named": self.known_as or self.config,
+                "named": self.named,
                 "cell": [self.kind, self.concurrency, str(self.temperature)],
                 "rate": self.rate,
                 "numbers": self.numbers,
@@ -157,12 +162,30 @@ class ImportedFile:
 def contents(rows: Iterable[ImportedRow]) -> list[str]:
     """Return a hash for each row: of equal rows, the second is the second of its kind, however often the file comes again."""
     seen: Counter[str] = Counter()
-    found = []
-    for row in rows:
-        content = row.content
-        seen[content] += 1
-        found.append(content if seen[content] == 1 else fingerprint([content, seen[content]]))
-    return found
+    return [_content(row, seen) for row in rows]
+
+
+def contents_under(rows: Iterable[ImportedRow], names: Mapping[str, Iterable[str]]) -> list[dict[str, str]]:
+    """Return for each row the hashes that it would have under its config's other names, with these names.
+
+    Args:
+        names: What configs have been called, by fingerprint.
+    """
+    seen: Counter[str] = Counter()
+    return [
+        {
+            _content(replace(row, known_as=name), seen): name
+            for name in names.get(row.fingerprint, ())
+            if name != row.named
+        }
+        for row in rows
+    ]
+
+
+def _content(row: ImportedRow, seen: Counter[str]) -> str:
+    content = row.content
+    seen[content] += 1
+    return content if seen[content] == 1 else fingerprint([content, seen[content]])
 
 
 def told_apart(files: Iterable[ImportedFile]) -> Iterator[str]:

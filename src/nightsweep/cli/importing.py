@@ -243,6 +243,7 @@ def _said(files: Sequence[ImportedFile], kept: Sequence[Kept], *, name: str, dry
         yield new if one.added else f"nothing new for box {one.box}"
         if known:
             yield f"  {text.plural(known, 'row')} stored already, in sweep {text.several(one.known)}: left alone"
+        yield from (f"  {_called_there(config, name)}" for config, name in one.known_as.items())
         yield from (f"  {_renamed(other)}" for other in one.other_names)
     flagged = Counter(flag for file in files for row in file.rows for flag in row.flags)
     for flag, times in flagged.items():
@@ -262,6 +263,11 @@ def _renamed(one: OtherName) -> str:
             f"config {config} has the content of {known_as}, and is called so: in sweep {sweep} the first name stands"
         )
     return f"config {config} has the content of {known_as} in sweep {sweep}: one config, of which equal conditions pool"
+
+
+def _called_there(config: str, name: str) -> str:
+    config, name = text.printable(config), text.printable(name)
+    return f"config {config} is called {name} there: rows that differ in the config's name alone are not stored twice"
 
 
 def _table(rows: Sequence[ImportedRow], *, title: str) -> Table:
@@ -309,6 +315,7 @@ def _document(files: Sequence[ImportedFile], kept: Sequence[Kept], *, name: str,
                 "rows_added": one.added,
                 "configs": one.configs,
                 "rows_known": dict(one.known),
+                "rows_known_as": dict(one.known_as),
                 "other_names": [
                     {
                         "config": other.config,

@@ -25,6 +25,7 @@ from nightsweep.plan.words import OF_UNKNOWN_BOOTS
 from nightsweep.ports import BoxFacts
 from nightsweep.store import catalog
 from nightsweep.store.codec import JSON_ZLIB, clean_text, load_of, pack, plain
+from nightsweep.store.import_known import known_contents, known_otherwise
 from nightsweep.store.schema import (
     boots,
     cells,
@@ -47,7 +48,6 @@ NEXT = "; "
 
 Keyed = tuple[ImportedFile, ImportedRow, str]
 """A row with its file and its content hash."""
-
 
 T = TypeVar("T")
 
@@ -77,6 +77,7 @@ class Kept:
         sweep_id: None where all was known already.
         known: Rows that are stored already, by the name of the sweep that has them.
         other_names: Of new rows' configs, what else they are called.
+        known_as: Of known rows that stand there under another name of their config, that name by their own.
     """
 
     box: str
@@ -85,6 +86,7 @@ class Kept:
     configs: int
     known: Mapping[str, int] = field(default_factory=dict)
     other_names: tuple[OtherName, ...] = ()
+    known_as: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Undone(Exception):
@@ -133,7 +135,9 @@ class Imports:
 
 def _keep(connection: sa.Connection, files: Sequence[ImportedFile], *, name: str, at: datetime) -> list[Kept]:
     connection.execute(sa.text("LOCK TABLE imports IN EXCLUSIVE MODE"))  # what is known must not change meanwhile
-    known = _known(connection)
+    known = known_contents(connection)
+    otherwise = known_otherwise(connection, files, known)
+    known |= {content: known[stored] for content, (stored, _) in otherwise.items()}
     of_box: dict[tuple[str, str], list[Keyed]] = defaultdict(list)
     for file in files:
         for row, content in zip(file.rows, contents(file.rows), strict=True):
@@ -142,9 +146,12 @@ def _keep(connection: sa.Connection, files: Sequence[ImportedFile], *, name: str
     for (box, _), keyed in of_box.items():
         new: list[Keyed] = []
         times: dict[str, int] = defaultdict(int)
+        known_as: dict[str, str] = {}
         for one in keyed:
             if one[2] in known:
                 times[known[one[2]]] += 1
+                if one[2] in otherwise:
+                    known_as[one[1].config] = otherwise[one[2]][1]
             else:
                 new.append(one)
                 known[one[2]] = clean_text(name)  # the same row in the next file adds nothing
@@ -152,16 +159,8 @@ def _keep(connection: sa.Connection, files: Sequence[ImportedFile], *, name: str
         sweep = _Sweep(connection, new, name=name, at=at, elsewhere=elsewhere)
         sweep_id = sweep.keep() if new else None
         named = len({row.fingerprint for _, row, _ in new})
-        found.append(Kept(box, sweep_id, len(new), named, dict(times), tuple(sweep.other_names)))
+        found.append(Kept(box, sweep_id, len(new), named, dict(times), tuple(sweep.other_names), known_as))
     return found
-
-
-def _known(connection: sa.Connection) -> dict[str, str]:
-    """Return the content hashes of all imported windows, with the names of their sweeps."""
-    source = windows.join(cells, cells.c.id == windows.c.cell_id).join(sweeps, sweeps.c.id == cells.c.sweep_id)
-    wanted = sa.select(windows.c.content_hash, sweeps.c.name).select_from(source)
-    wanted = wanted.where(cells.c.sweep_id.in_(sa.select(imports.c.sweep_id)))
-    return {str(row.content_hash): str(row.name) for row in connection.execute(wanted)}
 
 
 class _Sweep:
@@ -326,6 +325,7 @@ class _Sweep:
         return self._conditions[key]
 
     def _window(self, row: ImportedRow, content: str) -> None:
+        written = {"file": row.file, "line": row.line, "columns": row.record, "named": row.named}
         cell_id = self._cell(row)
         values = {
             "cell_id": cell_id,
@@ -343,7 +343,7 @@ class _Sweep:
             "decode_rate": row.rate,
             "box": sa.null(),
             "sources": {"decode_rate": row.source},
-            "facts": plain({"imported": {"file": row.file, "line": row.line, "columns": row.record}}),
+            "facts": plain({"imported": written}),
             **{name: plain(value) for name, value in row.numbers.items()},
         }
         made = self._connection.execute(sa.insert(windows).values(values).returning(windows.c.id))

@@ -276,6 +276,7 @@ def test_the_same_file_again_adds_nothing_and_a_file_that_has_grown_adds_its_new
         "rows_added": 0,
         "configs": 0,
         "rows_known": {"spring": 2},
+        "rows_known_as": {},
         "other_names": [],
     }
     a_table(tmp_path, f"{LINE},20.0,2026-05-12", f"{LINE},20.0,2026-05-12", f"{LINE},21.0,2026-05-13")

@@ -142,6 +142,40 @@ def test_a_later_import_of_a_config_under_another_name_says_so(desk: Desk, tmp_p
     assert "has the content of" in desk.call(import_, again).output, "fast is called slow in sweep two"
 
 
+@pytest.mark.parametrize("sweep", ["one", "two"])
+def test_a_row_that_comes_again_under_another_name_of_its_config_is_left_alone(
+    desk: Desk, tmp_path: Path, sweep: str
+) -> None:
+    desk.bring(a_table(tmp_path, FAST, FAST, name="one.csv", header=PLAIN))
+    renamed = FAST.replace("fast", "quick")
+    path = a_table(tmp_path, renamed, renamed, name="again.csv", header=PLAIN)
+    before = all_counts(desk)
+    said = desk.call(import_, path, "--name", sweep).output
+    assert "nothing new for box two" in said
+    assert "  2 rows stored already, in sweep one: left alone" in said
+    assert "config quick is called fast there: rows that differ in the config's name alone are not stored twice" in said
+    assert all_counts(desk) == before
+    others = (renamed.replace(",two,", ",three,"), renamed.replace(",100,", ",101,"), renamed.replace("-12", "-13"))
+    path = a_table(tmp_path, renamed, renamed, renamed, *others, name="again.csv", header=PLAIN)
+    found = {one["box"]: one for one in desk.bring(path, "--name", sweep)["boxes"]}
+    told = {box: (one["rows_added"], one["rows_known"], one["rows_known_as"]) for box, one in found.items()}
+    assert told == {"two": (3, {"one": 2}, {"quick": "fast"}), "three": (1, {}, {})}, "a third run is one more"
+    fast = a_table(
+        tmp_path, *[line.replace("quick", "fast") for line in (renamed, renamed, renamed, *others)], header=PLAIN
+    )
+    assert [one["rows_added"] for one in desk.bring(fast)["boxes"]] == [0, 0], "nor under the first name again"
+
+
+def test_results_of_a_named_sweep_are_not_stored_again_under_a_name_that_is_said(desk: Desk, tmp_path: Path) -> None:
+    run = Path(__file__).parents[2] / "data" / "vllm_bench" / "depth" / "SERVE-k3-BENCH-c4" / "run=0.json"
+    folder = tmp_path / "s" / "SERVE--deep-BENCH--four"
+    folder.mkdir(parents=True)
+    (folder / "run=0.json").write_text(json.dumps(json.loads(run.read_text()) | {"_benchmark_name": "four"}))
+    assert [one["rows_added"] for one in desk.bring(tmp_path / "s", "--box", "b")["boxes"]] == [1]
+    (box,) = desk.bring(tmp_path / "s", "--box", "b", "--set", "config=mine")["boxes"]
+    assert (box["rows_added"], desk.count("windows")) == (0, 1)
+
+
 def test_a_row_that_two_files_of_one_import_have_is_stored_once(desk: Desk, tmp_path: Path) -> None:
     folder = Path(__file__).parents[2] / "data" / "vllm_bench" / "depth"
     (box,) = desk.bring(folder, folder / "summary.csv", "--box", "cpu")["boxes"]

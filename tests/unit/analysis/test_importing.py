@@ -94,6 +94,24 @@ probe: {concurrency: [1], temperature: [0.7]}
     assert row.fingerprint == plan.configs[0].fingerprint
 
 
+@pytest.mark.parametrize("value", ["true", "False", "08", "1e3", "1.50", "null", "'a'", "0x10", "1_000"])
+def test_a_value_of_the_environment_is_the_text_that_is_written(value: str) -> None:
+    said = Said(said_columns([f"env.VLLM_X={value}"]))
+    given = {"engine": "vllm", "env.VLLM_X": value}
+    folder = BENCH / "depth" / "SERVE-k3-BENCH-c4"
+    of_sweep = Said({"box": "b", "temperature": "0.7", "env.VLLM_X": value})
+    rows = (
+        a_row(more="env.VLLM_X", value=value),
+        a_row(said=said),
+        read(a_result(**{"env.VLLM_X": value}), given={"engine": "vllm"}).rows[0],  # as --metadata writes it
+        read(a_result(), given=given).rows[0],
+        read_file((folder / "run=0.json").read_bytes(), name="run=0.json", said=of_sweep, of_sweep=True).rows[0],
+    )
+    assert [row.document["env"] for row in rows] == [{"VLLM_X": value}] * 5
+    plan = load(sweep_file("again", [(row.config, row.document) for row in rows[:1]], cells=[(1, Decimal("0.7"))]))
+    assert plan.configs[0].fingerprint == rows[0].fingerprint
+
+
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 @pytest.mark.parametrize("image", ["", "org/image:1"])
 def test_the_file_that_is_written_gives_the_same_configs_again(engine: str, image: str) -> None:

@@ -133,6 +133,11 @@ def test_what_is_no_number_is_refused_with_the_files_own_field_what_was_found_an
         ("backend", NAN, "found NaN; write a text"),
         ("model_id", ["a"], "found a list; write a text"),
         ("label", {"a": 1}, "found a mapping; write a text"),
+        ("label", -1, "found -1; write a text, in quotes"),
+        ("model_id", 7, "found 7; write a text, in quotes"),
+        ("engine_version", 0.3, "found 0.3; write a text, in quotes"),
+        ("env.VLLM_X", 8, "found 8; write a text, in quotes"),
+        ("env.VLLM_X", True, "found true; write a text, in quotes"),
         ("seed", [INF], "found Infinity, which is no number; write one, a text, or take it out"),
         ("version", NAN, "found NaN, which is no number"),
         ("output_throughput", None, "found nothing (null); take the file as the client wrote it"),
@@ -174,6 +179,12 @@ def test_what_no_parser_takes_is_told(content: str, said: str) -> None:
 def test_a_literal_of_python_that_no_json_has_stays_the_text_that_it_is(literal: str) -> None:
     rows = as_summary(a_result(max_num_seqs=literal)).rows
     assert rows[0].document["args"]["max-num-seqs"] == literal
+
+
+def test_a_name_in_a_summary_that_reads_as_a_number_is_the_text_that_the_results_have() -> None:
+    for name in ("7", "-1", "1e3", "1.50"):
+        rows = as_summary(a_result(_benchmark_name=name, model_id=name)).rows
+        assert [(row.config, row.document["model"]) for row in rows] == [(name, name)] * 2
 
 
 def test_a_summary_with_a_line_of_another_length_is_refused() -> None:
