@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from nightsweep.analysis import text
-from nightsweep.analysis.documents import Document, spread_document
+from nightsweep.analysis.documents import SPREAD_PARTS, Document, spread_document
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.analysis.values import Spread
 from nightsweep.analysis.whole_runs import RATE, WHOLE_RUN_NOTE
@@ -113,8 +113,7 @@ def group_document(group: GroupSummary, *, kind: str = DECODE) -> Document:
 
 def group_fields(by: Sequence[str], *, kind: str = DECODE) -> tuple[str, ...]:
     """Return the columns of the CSV of groups: paths into `group_document`."""
-    parts = ("mean", "n", "boots", "min", "max", "sd", "cv")
-    numbers = (f"{_named(name, kind=kind)}.{part}" for name in NUMBERS for part in parts)
+    numbers = (f"{_named(name, kind=kind)}.{part}" for name in NUMBERS for part in SPREAD_PARTS)
     return (*by, *numbers, "cells", "conditions_pooled", "windows_flagged", "first", "last", "simulated")
 
 

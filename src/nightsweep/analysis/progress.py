@@ -12,7 +12,8 @@ from nightsweep.analysis.decision_read import decision_in
 from nightsweep.analysis.values import BootRow, PrefillRow, WindowRow
 from nightsweep.plan.model import CONTROL_ROUND, EngineConfig, SweepPlan
 from nightsweep.plan.order import cells_of
-from nightsweep.plan.remaining import NEVER, too_often
+from nightsweep.plan.remaining import too_often
+from nightsweep.plan.words import NEVER
 from nightsweep.units import Seconds
 
 if TYPE_CHECKING:

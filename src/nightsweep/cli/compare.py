@@ -115,13 +115,7 @@ def _elsewhere(place: places.Place, queries: Queries, *meant: Meant) -> str:
         )
         any_there = any_there or bool(pools)
     remedy = ": name that sweep (sweep:NAME/CONFIG)" if any_there else ": leave --at out to see the cells there are"
-    return f"--at {_said(place)} was not measured under the conditions compared; {', '.join(told)}{remedy}"
-
-
-def _said(place: places.Place) -> str:
-    streams = None if place.streams is None else f"c={place.streams}"
-    degrees = None if place.temperature is None else f"T={text.temperature(place.temperature)}"
-    return ",".join(filter(None, (streams, degrees)))
+    return f"--at {place.said} was not measured under the conditions compared; {', '.join(told)}{remedy}"
 
 
 def _hint(pattern: str, queries: Queries) -> str:

@@ -116,17 +116,11 @@ def _at(everything: Sequence[WindowRow], at: Sequence[places.Place]) -> list[Win
     for place in at:
         if not any(place.holds(row) for row in everything):
             there = sorted({(row.temperature, row.concurrency) for row in everything})
-            cells = text.several([f"c={streams},T={text.temperature(degree)}" for degree, streams in there], limit=12)
+            cells = text.several([places.Place(streams, degree).said for degree, streams in there], limit=12)
             raise click.BadParameter(
-                f"no window of this sweep is at {_said(place)}. There are: {cells}", param_hint="--at"
+                f"no window of this sweep is at {place.said}. There are: {cells}", param_hint="--at"
             )
     return [row for row in everything if places.wanted(row, at)]
-
-
-def _said(place: places.Place) -> str:
-    streams = [] if place.streams is None else [f"c={place.streams}"]
-    degree = [] if place.temperature is None else [f"T={text.temperature(place.temperature)}"]
-    return ",".join([*streams, *degree])
 
 
 def _of(choice: Choice, windows: Sequence[WindowRow]) -> list[WindowRow]:

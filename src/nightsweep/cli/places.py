@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from nightsweep.analysis import text
 from nightsweep.analysis.values import Filters, WindowRow
 from nightsweep.cli.filters import parse_concurrency, parse_temperature
 
@@ -24,6 +25,13 @@ class Place:
 
     streams: int | None
     temperature: Decimal | None
+
+    @property
+    def said(self) -> str:
+        """As it is typed."""
+        streams = None if self.streams is None else f"c={self.streams}"
+        degrees = None if self.temperature is None else f"T={text.temperature(self.temperature)}"
+        return ",".join(filter(None, (streams, degrees)))
 
     def holds(self, row: WindowRow) -> bool:
         """Return whether the window is of such a cell."""

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nightsweep.plan.words import NEVER
+
 CAUSE, HINT, CONSEQUENCE = 3, 2, 1
 """How much a sentence tells: the cause itself; a generic cause or weak sign; only that something failed elsewhere."""
-
-NEVER, SAME, AFTER_MEMORY, OUTSIDE = "never", "same", "after_memory", "outside"
 
 _WORD = re.compile(r"[A-Za-z]+")
 _INNER_WORD = re.compile(r"(?<=[^A-Za-z])[A-Za-z]+(?=[^A-Za-z])")

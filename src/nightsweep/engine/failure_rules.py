@@ -10,9 +10,10 @@ Source:
 
 from __future__ import annotations
 
-from nightsweep.engine.causes import AFTER_MEMORY, CONSEQUENCE, HINT, SAME, Causes, cause
+from nightsweep.engine.causes import CONSEQUENCE, HINT, Causes, cause
 from nightsweep.engine.failure_rules_box import HARDWARE, PLACES
 from nightsweep.engine.failure_rules_memory import MEMORY
+from nightsweep.plan.words import AFTER_MEMORY, SAME
 
 ARGUMENTS = (
     cause(

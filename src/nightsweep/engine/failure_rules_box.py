@@ -6,7 +6,8 @@ Source:
 
 from __future__ import annotations
 
-from nightsweep.engine.causes import HINT, SAME, Cause, cause
+from nightsweep.engine.causes import HINT, Cause, cause
+from nightsweep.plan.words import SAME
 
 HARDWARE: tuple[Cause, ...] = (
     cause(

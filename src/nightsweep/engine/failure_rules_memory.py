@@ -6,7 +6,8 @@ Source:
 
 from __future__ import annotations
 
-from nightsweep.engine.causes import AFTER_MEMORY, SAME, Cause, cause
+from nightsweep.engine.causes import Cause, cause
+from nightsweep.plan.words import AFTER_MEMORY, SAME
 
 _GIB = r"-?\d+(?:\.\d+)?"
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from nightsweep.engine.causes import AFTER_MEMORY, CAUSE, CONSEQUENCE, HINT, NEVER, OUTSIDE, SAME
+from nightsweep.engine.causes import CAUSE, CONSEQUENCE, HINT
 from nightsweep.engine.failure_rules import REMEDIES_SGLANG
 from nightsweep.engine.redact import redacted_text
 from nightsweep.engine.scan import Hit, Scan, scan
 from nightsweep.engine.values import BootFailure, FailureEvidence
+from nightsweep.plan.words import AFTER_MEMORY, NEVER, OUTSIDE, SAME
 
 KILLED = frozenset({137, -9})
 SIGNALLED = frozenset({130, -2, 143, -15})

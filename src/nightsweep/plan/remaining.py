@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from nightsweep.plan.model import CONTROL_ROUND, BootTask, PrefillRepeat, Repeat, SweepPlan
 from nightsweep.plan.order import boot_order, boot_task, cells_of, slots
+from nightsweep.plan.words import NEVER, OUTSIDE
 
 __all__ = ["MAX_FAILED_BOOTS", "prefill_key", "remaining", "slots", "temperature_key", "window_key"]
 
@@ -19,9 +20,6 @@ MAX_FAILED_BOOTS = 2
 MAX_STOPPED_BOOTS = 5
 """Boots of one config and round that another hand may stop, beyond those that fail: what stops every engine must not hold the box
 for ever."""
-
-NEVER, OUTSIDE = "never", "outside"
-"""Advice of a failure that no retry mends; and of a boot that another hand stopped, which says nothing of its config."""
 
 Windows = Mapping[tuple[str, int, str, int], tuple[bool, int]]
 Prefills = Mapping[tuple[str, int, int, int], tuple[bool, int]]

@@ -5,6 +5,11 @@ from __future__ import annotations
 from decimal import Decimal
 
 KINDS = ("vllm", "sglang")
+
+NEVER, SAME, AFTER_MEMORY, OUTSIDE = "never", "same", "after_memory", "outside"
+"""Advice of a failed boot: no retry mends it; another one may succeed; one may when memory is free; another hand stopped it,
+which says nothing of its config."""
+
 BUNDLED_PROMPTS = ("code", "prose", "tools", "random-ids")
 
 DECODE = "decode"

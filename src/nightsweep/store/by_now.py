@@ -162,14 +162,11 @@ def _measured(decision: Decision, basis: _Basis) -> sa.Select[Any]:
     own = sa.and_(like.c.hash.in_(list(decision.evidence.configs)), boots.c.started_at > decision.decided)
     return (
         sa.select(
-            boots.c.id.label("boot"),
             sa.null().cast(sa.Text).label("imported"),
             boots.c.started_at.label("at"),
             boots.c.engine_version.label("engine_version"),
             images.c.digest.label("image_digest"),
-            boots.c.weights_gib.label("weights_gib"),
-            like.c.image,
-            like.c.as_chosen,
+            *_of_boot(like),
         )
         .select_from(boots)
         .join(like, like.c.id == boots.c.config_id)
@@ -179,6 +176,11 @@ def _measured(decision: Decision, basis: _Basis) -> sa.Select[Any]:
         .where(boots.c.ready_at.is_not(None), boots.c.started_at > basis.last)
         .where(sa.or_(boots.c.sweep_id != decision.sweep_id, own))
     )
+
+
+def _of_boot(like: sa.CTE) -> tuple[sa.ColumnElement[Any], ...]:
+    """Return what measured and imported boots tell alike, behind what they tell each in its own way."""
+    return boots.c.id.label("boot"), boots.c.weights_gib.label("weights_gib"), like.c.image, like.c.as_chosen
 
 
 def _newer_rows(decision: Decision, basis: _Basis) -> sa.Select[Any]:
@@ -196,14 +198,11 @@ def _imported_rows(decision: Decision, basis: _Basis) -> sa.Select[Any]:
     said, like = conditions.c.doc, basis.like
     return (
         sa.select(
-            boots.c.id.label("boot"),
             sweeps.c.name.label("imported"),
             windows.c.started_at.label("at"),
             said[("engine_version",)].astext.label("engine_version"),
             said[("image_digest",)].astext.label("image_digest"),
-            boots.c.weights_gib.label("weights_gib"),
-            like.c.image,
-            like.c.as_chosen,
+            *_of_boot(like),
         )
         .select_from(windows)
         .join(conditions, conditions.c.id == windows.c.conditions_id)

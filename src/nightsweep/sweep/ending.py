@@ -9,6 +9,7 @@ from typing import Any
 
 from nightsweep.engine.values import BootFailure, FailureEvidence
 from nightsweep.errors import BootError, BootTimeout, DialectMismatch, HostError, IdentityMismatch, SweepError
+from nightsweep.plan.words import NEVER
 from nightsweep.ports import BootOutcome, Engine, EngineHandle, EngineState, Host, Lease, Secret
 from nightsweep.sweep.logkeeper import LogKeeper
 from nightsweep.sweep.secrecy import Hider
@@ -116,7 +117,7 @@ def _why(
     if killed and isinstance(failure, IdentityMismatch | DialectMismatch):
         kind = "identity_mismatch" if isinstance(failure, IdentityMismatch) else "dialect_mismatch"
         text = str(failure)
-        return BootFailure(kind=kind, stage="identity", lines=(text,), retry="never", remedy=text)
+        return BootFailure(kind=kind, stage="identity", lines=(text,), retry=NEVER, remedy=text)
     return begun.engine.classify(
         FailureEvidence(
             lines=begun.log.lines(),
