@@ -222,7 +222,7 @@ def boot_document(boot: BootRow) -> Document:
 
 def sweep_document(sweep: SweepRow) -> Document:
     """Return a sweep and how far it is."""
-    document = asdict(sweep)
+    document = sweep._asdict()
     document.update(created=_iso(sweep.created), started=_iso(sweep.started), ended=_iso(sweep.ended))
     return document
 
@@ -234,7 +234,7 @@ def progress_document(progress: ConfigProgress) -> Document:
 
 def event_document(event: Event) -> Document:
     """Return an event."""
-    return {**asdict(event), "at": _iso(event.at)}
+    return {**event._asdict(), "at": _iso(event.at)}
 
 
 def spread_document(spread: Spread | None) -> Document | None:

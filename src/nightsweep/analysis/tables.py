@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from nightsweep.analysis import text
 from nightsweep.analysis.leading import ONE_RUN_NOTE, cell_notes
@@ -23,8 +23,7 @@ SINGLE_BATCH_NOTE = (
 NOT_APPLIED = "not applied"
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """A column's heading; the unit stands under it or in brackets."""
 
     heading: str
@@ -37,8 +36,7 @@ class Column:
         return f"{self.heading} ({self.unit})" if self.unit else self.heading
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One row.
 
     Attributes:
@@ -51,16 +49,14 @@ class Row:
     strong: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Rows under one heading; in plain text the heading stands in each row's first column."""
 
     heading: str
     rows: tuple[Row, ...]
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """A table. `label` is the column heading of the groups' headings; empty where groups have none."""
 
     title: str

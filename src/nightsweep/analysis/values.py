@@ -1,9 +1,12 @@
-"""Rows as the store hands them out, and what is made of them."""
+"""Rows as the store hands them out, and what is made of them.
+
+Rows are tuples: a dataclass takes ten times as long to define, which every command waits for, and three times as long to make.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -11,6 +14,8 @@ from typing import Any, NamedTuple
 from nightsweep.measurement.traffic import Traffic
 from nightsweep.plan.words import CONTROL_ROUND, DECODE
 from nightsweep.units import GiB, Seconds, Tokens
+
+NOTHING: Mapping[Any, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -39,8 +44,7 @@ class Filters:
     conditions: str | None = None
 
 
-@dataclass(frozen=True)
-class WindowRow:
+class WindowRow(NamedTuple):
     """One stored window with what names it. `flags` empty is clean.
 
     Attributes:
@@ -79,7 +83,7 @@ class WindowRow:
     ttft_p50: Seconds | None
     tpot_p50: Seconds | None
     e2e_p50: Seconds | None
-    flag_details: Mapping[str, str] = field(default_factory=dict)
+    flag_details: Mapping[str, str] = NOTHING
     not_applied: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     box_state: Mapping[str, Any] | None = None
@@ -96,8 +100,7 @@ class WindowRow:
         return self.boot_round >= CONTROL_ROUND
 
 
-@dataclass(frozen=True)
-class PrefillRow:
+class PrefillRow(NamedTuple):
     """One stored prefill measurement.
 
     Attributes:
@@ -131,8 +134,7 @@ class PrefillRow:
     detail: str | None = None
 
 
-@dataclass(frozen=True)
-class BootRow:
+class BootRow(NamedTuple):
     """One stored boot.
 
     Attributes:
@@ -174,17 +176,16 @@ class BootRow:
     box: str
     simulated: bool
     windows: int  # stored, flagged ones too
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = NOTHING
     command: tuple[str, ...] = ()
     not_applied: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    kv_second: Mapping[str, Any] = field(default_factory=dict)
+    kv_second: Mapping[str, Any] = NOTHING
     source: str | None = None  # "imported:TOOL" of one that was not started here
     draft_weights: GiB | None = None
 
 
-@dataclass(frozen=True)
-class SweepRow:
+class SweepRow(NamedTuple):
     """One stored sweep and how far it is.
 
     Attributes:
@@ -210,7 +211,7 @@ class SweepRow:
     prefect_run: str | None = None
     phase: str | None = None  # what a running sweep does now: its newest event's message
     stop_wish: str | None = None  # finish | drop | pause: how somebody wants it stopped, until it is
-    reused: Mapping[int, int] = field(default_factory=dict)
+    reused: Mapping[int, int] = NOTHING
     source: str | None = None  # "imported:TOOL" of one that was not measured here
 
 
@@ -253,8 +254,7 @@ def scaled(spread: Spread, *, by: float) -> Spread:
     return Spread(spread.n, spread.boots, spread.mean * by, spread.minimum * by, spread.maximum * by, sd, spread.stated)
 
 
-@dataclass(frozen=True)
-class CellSummary:
+class CellSummary(NamedTuple):
     """A cell of one sweep (or of a pool of equal conditions): each number with its run count and range.
 
     Attributes:
@@ -286,7 +286,7 @@ class CellSummary:
     tpot_p50: Spread | None
     flagged: int
     flags: tuple[str, ...] = ()
-    flag_counts: Mapping[str, int] = field(default_factory=dict)
+    flag_counts: Mapping[str, int] = NOTHING
     acceptance_rate: Spread | None = None
     report_rate: Spread | None = None
     occupancy: Spread | None = None
@@ -307,8 +307,7 @@ class CellSummary:
         return self.decode_rate is not None and self.decode_rate.runs == 1
 
 
-@dataclass(frozen=True)
-class PrefillSummary:
+class PrefillSummary(NamedTuple):
     """Prefill of one config, prompt length and load: rate with run count and range.
 
     Attributes:
@@ -330,8 +329,7 @@ class PrefillSummary:
     slowdown: Spread | None = None
 
 
-@dataclass(frozen=True)
-class ProductionRow:
+class ProductionRow(NamedTuple):
     """A production container that was taken down for a sweep.
 
     Attributes:
@@ -350,7 +348,7 @@ class ProductionRow:
     restore_started: datetime | None
     closed: datetime | None
     outcome: str | None
-    checks: Mapping[str, Any] = field(default_factory=dict)
+    checks: Mapping[str, Any] = NOTHING
     traffic: Traffic | None = None
     taken_over_by: int | None = None
     taken_over: datetime | None = None
@@ -400,8 +398,7 @@ def down_of(rows: Iterable[ProductionRow]) -> list[ProductionRow]:
     return [row for row in newest_of_each(rows) if row.fares == "down"]
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """Something that happened."""
 
     at: datetime

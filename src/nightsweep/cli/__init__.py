@@ -73,6 +73,23 @@ a twentieth of the whole matrix' time; what is listed is no garbage."""
 LASTING = frozenset({"cancel", "demo", "pause", "restore", "resume", "run", "schedule", "serve", "status", "watchdog"})
 """Commands that may live for a night: once they are loaded, garbage is looked for as often as Python itself does. A connection
 that is garbage holds far more memory than its few objects tell."""
+READING = frozenset(
+    {
+        "boots",
+        "cells",
+        "compare",
+        "configs",
+        "decisions",
+        "effects",
+        "expectations",
+        "history",
+        "show",
+        "status",
+        "sweeps",
+    }
+)
+"""Commands that leave nothing running and nothing half written: what they said is flushed, and the process ends there. Taking 500
+modules apart first, as the interpreter does, takes a twentieth of such a command's time."""
 USUAL = gc.get_threshold()
 EXIT_FAILED = 1
 EXIT_USAGE = 2
@@ -80,7 +97,13 @@ EXIT_WORK_LEFT = 3
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands' names and help lines without importing them."""
+    """A group that knows its commands' names and help lines without importing them.
+
+    Attributes:
+        loaded: The command that was asked for last; None before one was.
+    """
+
+    loaded: str | None = None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the order of the table."""
@@ -92,6 +115,7 @@ class LazyGroup(click.Group):
             return None
         loaded = importlib.import_module(COMMANDS[cmd_name][0]).command
         assert isinstance(loaded, click.Command)
+        self.loaded = cmd_name
         if cmd_name in LASTING:
             gc.set_threshold(*USUAL)
         return loaded
@@ -127,9 +151,31 @@ def _tell_of_home(error: OSError) -> None:
 
 def main() -> None:
     """Run the command line; our own errors become one message and an exit code, never a traceback."""
+    gc.set_threshold(COLLECT_AFTER)
+    try:
+        _run()
+    except SystemExit as ended:
+        if isinstance(root, LazyGroup) and root.loaded in READING and isinstance(ended.code, int | None):
+            _end_at_once(ended.code or 0)
+        raise
+    finally:
+        gc.freeze()  # the interpreter looks for garbage once more before it ends: there is nothing it must look through
+
+
+def _end_at_once(code: int) -> None:
+    """End the process when all it said is written; return when it cannot be, for the interpreter to say so."""
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # closed by who called
+                stream.flush()
+    except (OSError, ValueError):
+        return
+    os._exit(code)
+
+
+def _run() -> None:
     from nightsweep.errors import PlanError, SweepError
 
-    gc.set_threshold(COLLECT_AFTER)
     try:
         root(prog_name="nightsweep")
     except PlanError as error:
@@ -144,5 +190,3 @@ def main() -> None:
     except OSError as error:
         _tell_of_home(error)
         raise
-    finally:
-        gc.freeze()  # the interpreter looks for garbage once more before it ends: there is nothing it must look through

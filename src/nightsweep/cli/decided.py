@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from nightsweep.analysis import text
@@ -80,7 +80,7 @@ def decision_lines(
     """Yield a decision whole: question, choice, warnings, evidence, premises, and what changed; whatever a name holds."""
     for line in _decision_lines(decision, state=state, changes=changes, skipped=skipped):
         indent = len(line.text) - len(line.text.lstrip(" "))
-        yield replace(line, text=" " * indent + text.printable(line.text))
+        yield line._replace(text=" " * indent + text.printable(line.text))
 
 
 def _decision_lines(

@@ -6,8 +6,7 @@ import functools
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 from rich.cells import cell_len
@@ -43,8 +42,7 @@ LONGEST_RULED = 80
 """Characters of a last column of text that the rule above the rows goes along where nothing folds it."""
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """One line of output and how it looks on a terminal; `spans` are (start, end, style name) on top of `style`."""
 
     text: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +81,7 @@ def _spool_lines(facts: SpoolFacts) -> list[Line]:
 def _as_it_is(row: SweepRow, reach: Access) -> SweepRow:
     """Return the sweep as it is: the database calls one running whose process was killed, until the next one finds out."""
     if row.state == "running" and reach.dead(row.owner):
-        return replace(row, state=DIED, phase=None)
+        return row._replace(state=DIED, phase=None)
     return row
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from nightsweep.analysis.sides import Documents, Pool
-from nightsweep.analysis.values import WindowRow
+if TYPE_CHECKING:
+    from nightsweep.analysis.sides import Documents, Pool
+    from nightsweep.analysis.values import WindowRow
 
 
 class Expands(Protocol):
@@ -24,6 +25,8 @@ class Expands(Protocol):
 
 def documents_of(queries: Expands, rows: Sequence[WindowRow | Pool]) -> Documents:
     """Return the documents of the rows' conditions, configs and boxes."""
+    from nightsweep.analysis.sides import Documents  # commands that ask for no documents load none of it
+
     conditions = queries.condition_documents({row.conditions for row in rows})
     return Documents(
         conditions=conditions,

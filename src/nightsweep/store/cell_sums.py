@@ -29,6 +29,8 @@ from nightsweep.store.schema import cell_summaries, cells, conditions, configs, 
 KEY = ("config_fingerprint", "concurrency", "temperature", "conditions", "box", "simulated", "source")
 COLUMN_OF = {"step_time": "step_time_s", "ttft_p50": "ttft_p50_s", "tpot_p50": "tpot_p50_s"}
 """Where a kept sum's columns are not named as the number is."""
+PARTS = ("n", "boots", "mean", "m2", "min", "max")
+"""What is summed up of a number; m2 is the sum of squared deviations from the mean."""
 
 
 def cells_matching(connection: sa.Connection, filters: Filters) -> list[CellSummary]:
@@ -41,7 +43,7 @@ def cells_matching(connection: sa.Connection, filters: Filters) -> list[CellSumm
     apart = (filters.sweep, filters.since, filters.before, filters.image)
     if all(one is None for one in apart):
         answer = connection.execute(_kept_matching(filters))
-        parts = _parts_in(list(answer.keys()))
+        parts = parts_in(list(answer.keys()), {name: COLUMN_OF.get(name, name) for name in NUMBERS})
         found = [(row.first_window_id, _kept(row, parts)) for row in answer.all()]
     else:
         found = _summed(connection, filters)
@@ -96,31 +98,33 @@ def _newest_name() -> sa.ScalarSelect[Any]:
     return named.where(windows.c.id == cell_summaries.c.newest_window_id).correlate(cell_summaries).scalar_subquery()
 
 
-def _parts_in(columns: Sequence[str]) -> dict[str, itemgetter[Any]]:
-    """Return what takes (n, boots, mean, m2, min, max) of a number out of a row, found once for a long list."""
+def parts_in(
+    columns: Sequence[str], named: Mapping[str, str], parts: Sequence[str] = PARTS
+) -> dict[str, itemgetter[Any]]:
+    """Return what takes the parts of each number out of a row, found once for a long list; `named` says how columns begin."""
     at = {column: place for place, column in enumerate(columns)}
-    parts = ("n", "boots", "mean", "m2", "min", "max")
-    return {name: itemgetter(*(at[f"{COLUMN_OF.get(name, name)}_{part}"] for part in parts)) for name in NUMBERS}
+    return {name: itemgetter(*(at[f"{column}_{part}"] for part in parts)) for name, column in named.items()}
+
+
+def spread_of(n: Any, boots: int, mean: Any, m2: Any, low: float, high: float) -> Spread | None:
+    """Return a number from its `PARTS`, as the database has summed them up; None without any."""
+    if not n or mean is None:
+        return None
+    runs, mean = int(n), float(mean)
+    sd = None
+    if runs > 1:
+        sd = 0.0 if low == high else math.sqrt(max(float(m2), 0.0) / (runs - 1))
+    return Spread(runs, boots, mean if low <= mean <= high else min(max(mean, low), high), low, high, sd)
 
 
 def _kept(row: Any, parts: Mapping[str, itemgetter[Any]]) -> CellSummary:
-    numbers: dict[str, Spread | None] = {}
-    for name, parts_in in parts.items():
-        n, boots, mean, m2, low, high = parts_in(row)
-        numbers[name] = _made(n, boots, mean, low, high, math.sqrt(m2 / (n - 1)) if n > 1 else None)
     return _cell(
         row,
-        numbers=numbers,
+        numbers={name: spread_of(*parts_of(row)) for name, parts_of in parts.items()},
         flag_counts=row.flag_counts,
         engine_versions=row.engine_versions,
         words=(row.not_applied, row.notes),
     )
-
-
-def _made(n: int, boots: int, mean: float | None, low: float, high: float, sd: float | None) -> Spread | None:
-    if not n or mean is None:
-        return None
-    return Spread(n, boots, mean if low <= mean <= high else min(max(mean, low), high), low, high, sd)
 
 
 # --- sums over windows -------------------------------------------------------------------------------------------
@@ -178,14 +182,21 @@ def over_boots(boots: sa.Subquery, numbers: Sequence[str] = NUMBERS) -> list[sa.
     return made
 
 
-def spread_in(values: Mapping[Any, Any], name: str) -> Spread | None:
-    """Return a number of a row of `over_boots`."""
-    n, low, high = int(values[f"{name}_n"]), values[f"{name}_min"], values[f"{name}_max"]
-    sd = None
-    if n > 1:
-        sd = 0.0 if low == high else math.sqrt(max(float(values[f"{name}_m2"]), 0.0) / (n - 1))
-    mean = values[f"{name}_mean"]
-    return _made(n, values[f"{name}_boots"], None if mean is None else float(mean), low, high, sd)
+def of_boots(boots: sa.Subquery, numbers: Sequence[str] = NUMBERS) -> list[sa.ColumnElement[Any]]:
+    """Return the columns of `over_boots` where every row of `per_boot` stands by itself: nothing is summed up again."""
+    made: list[sa.ColumnElement[Any]] = [
+        boots.c.flagged,
+        boots.c.any_simulated.label("simulated"),
+        boots.c.first,
+        boots.c.last,
+    ]
+    for name in numbers:
+        made += [
+            boots.c[f"{name}_n"],
+            sa.cast(boots.c[f"{name}_n"] > 0, sa.Integer).label(f"{name}_boots"),
+            *(boots.c[f"{name}_{part}"] for part in ("mean", "m2", "min", "max")),
+        ]
+    return made
 
 
 def _summed(connection: sa.Connection, filters: Filters) -> list[tuple[int, CellSummary]]:
@@ -204,11 +215,13 @@ def _summed(connection: sa.Connection, filters: Filters) -> list[tuple[int, Cell
     )
     words = _words(connection, base, key, counted)
     found = []
-    for row in connection.execute(wanted.group_by(*mine)):
+    answer = connection.execute(wanted.group_by(*mine))
+    parts = parts_in(list(answer.keys()), {name: name for name in NUMBERS})
+    for row in answer.all():
         flags, not_applied, notes = words.get(tuple(row[: len(KEY)]), (Counter(), {}, {}))
         cell = _cell(
             row,
-            numbers={name: spread_in(row._mapping, name) for name in NUMBERS},
+            numbers={name: spread_of(*parts_of(row)) for name, parts_of in parts.items()},
             flag_counts=flags,
             engine_versions=[version for version in row.engine_versions or () if version is not None],
             words=(tuple(not_applied), tuple(notes)),
@@ -231,7 +244,7 @@ def _words(
     )
     wanted = sa.select(*key, *said, sa.func.count().label("times")).where(counted, sa.not_(empty))
     found: dict[Hashable, tuple[Counter[str], dict[str, None], dict[str, None]]] = {}
-    for row in connection.execute(wanted.group_by(*key, *said).order_by(sa.func.min(base.c.window_id))):
+    for row in connection.execute(wanted.group_by(*key, *said).order_by(sa.func.min(base.c.window_id))).all():
         flags, not_applied, notes = found.setdefault(tuple(row[: len(KEY)]), (Counter(), {}, {}))
         flags.update({flag: row.times for flag in row.flags})
         not_applied.update(dict.fromkeys(row.applied.get("not_applied", ())))

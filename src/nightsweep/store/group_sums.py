@@ -16,17 +16,17 @@ import sqlalchemy as sa
 
 from nightsweep.analysis.grouping import NUMBERS, GroupSummary
 from nightsweep.analysis.stated import stated_among
-from nightsweep.analysis.values import Filters
+from nightsweep.analysis.values import Filters, Spread
 from nightsweep.plan.words import CONTROL_ROUND
 from nightsweep.store import keys, statements
-from nightsweep.store.cell_sums import COLUMN_OF, of_kept, over_boots, per_boot, spread_in
+from nightsweep.store.cell_sums import COLUMN_OF, PARTS, of_boots, of_kept, over_boots, parts_in, per_boot, spread_of
 from nightsweep.store.filters import of_cell
 from nightsweep.store.schema import boot_summaries, boots, boxes, cell_summaries, cells, conditions, configs, windows
 from nightsweep.store.schema_imports import imports
 
 ONE_CELL = {"config_fingerprint", "concurrency", "temperature", "conditions"}
 """Keys that leave one cell and one conditions in a group: nothing has to be counted then."""
-PARTS = ("n", "mean", "m2", "min", "max")
+WITHOUT_BOOTS = tuple(part for part in PARTS if part != "boots")
 
 HASHED = ("enable_nestloop = off", "enable_sort = off", "work_mem = '48MB'")
 """For statements that join boots to cells: how many conditions lack a key of JSON is not known to the planner, and a loop in
@@ -93,18 +93,20 @@ def groups_of_windows(
     held = {tuple(map(str, row[: len(by)])): row for row in counted}
     boots = per_boot(base, key, numbers)
     key = [boots.c[column.name] for column in key]
-    rows = connection.execute(
-        sa.select(*key, *over_boots(boots, numbers))
-        .group_by(*key)
-        .order_by(*(column.asc().nulls_first() for column in key))
-    )
+    if "boot" in by:
+        wanted = sa.select(*key, *of_boots(boots, numbers))
+    else:
+        wanted = sa.select(*key, *over_boots(boots, numbers)).group_by(*key)
+    answer = connection.execute(wanted.order_by(*(column.asc().nulls_first() for column in key)))
+    parts = parts_in(list(answer.keys()), {name: name for name in numbers})
     found = []
-    for row in rows:
-        mine = held.get(tuple(map(str, row[: len(by)])))
+    for row in answer.all():
+        values = row[: len(by)]
+        mine = held.get(tuple(map(str, values))) if held else None
         found.append(
             GroupSummary(
-                keys={name: keys.value_of(row[place]) for place, name in enumerate(by)},
-                numbers={name: spread_in(row._mapping, name) for name in numbers},
+                keys=dict(zip(by, map(keys.value_of, values), strict=True)),
+                numbers={name: spread_of(*parts_of(row)) for name, parts_of in parts.items()},
                 cells=int(alone) if mine is None else mine.cells,
                 conditions=int(alone) if mine is None else mine.pools,
                 flagged=int(row.flagged),
@@ -138,17 +140,17 @@ def groups_of_kept(
     kept = _kept(filters, by, numbers)
     for setting in HASHED:
         connection.execute(sa.text(f"SET LOCAL {setting}"))
-    sums = list(connection.execute(_sums(kept, by, numbers)))
+    answer = connection.execute(_sums(kept, by, numbers))
+    parts, sums = parts_in(list(answer.keys()), {name: name for name in numbers}, WITHOUT_BOOTS), answer.all()
     counted = _boots_by_number(connection, kept, filters, by, numbers)
     alone = set(by) >= ONE_CELL
     found = []
     for row in sums:
         mine = counted.get(tuple(map(str, row[: len(by)])), Counter())
-        values = {**row._mapping, **{f"{name}_boots": mine[name] for name in numbers}}
         found.append(
             GroupSummary(
-                keys={name: keys.value_of(row[place]) for place, name in enumerate(by)},
-                numbers={name: spread_in(values, name) for name in numbers},
+                keys=dict(zip(by, map(keys.value_of, row[: len(by)]), strict=True)),
+                numbers={name: _counted_as(mine[name], *parts_of(row)) for name, parts_of in parts.items()},
                 cells=int(alone) or row.cells,
                 conditions=int(alone) or row.pools,
                 flagged=int(row.flagged),
@@ -158,6 +160,10 @@ def groups_of_kept(
             )
         )
     return found
+
+
+def _counted_as(boots: int, n: Any, mean: Any, m2: Any, low: float, high: float) -> Spread | None:
+    return spread_of(n, boots, mean, m2, low, high)
 
 
 def _boots_by_number(
@@ -172,7 +178,7 @@ def _boots_by_number(
         asked.append(_boots(kept, filters, by, numbers, partly=partly, only=some))
     found: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for one in asked:
-        for row in connection.execute(one):
+        for row in connection.execute(one).all():
             found[tuple(map(str, row[: len(by)]))].update({name: int(row._mapping[name] or 0) for name in numbers})
     return found
 
@@ -231,7 +237,7 @@ def _kept(filters: Filters, by: Sequence[str], numbers: Sequence[str]) -> sa.Sub
     table = cell_summaries
     source = table.join(configs, configs.c.id == table.c.config_id)
     source = source.join(conditions, conditions.c.id == table.c.conditions_id)
-    parts = ((name, COLUMN_OF.get(name, name), part) for name in numbers for part in PARTS)
+    parts = ((name, COLUMN_OF.get(name, name), part) for name in numbers for part in WITHOUT_BOOTS)
     wanted = sa.select(
         *keys.kept_columns(by),
         *(table.c[name] for name in ("config_id", "concurrency", "temperature", "conditions_id", "box", "flagged")),

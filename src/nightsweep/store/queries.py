@@ -67,7 +67,7 @@ class Queries:
             raise BadFilter(what="filter", reason=f"the database cannot look for it: {first_line(error)}") from error
 
     def _all(self, statement: sa.Select[Any], make: Callable[[Any], T]) -> list[T]:
-        return self._read(lambda connection: [make(row) for row in connection.execute(statement)])
+        return self._read(lambda connection: [make(row) for row in connection.execute(statement).all()])
 
     # --- rows
 

@@ -260,7 +260,10 @@ def _rough(cell: CellSummary | GroupSummary) -> dict[str, Any]:
             return {key: None if item is None else float(f"{item:.11g}") for key, item in value._asdict().items()}
         return {key: plain(item) for key, item in value.items()} if isinstance(value, dict) else value
 
-    document = {name: plain(value) for name, value in asdict(cell).items()}
+    document = {
+        name: plain(value)
+        for name, value in (cell._asdict() if isinstance(cell, CellSummary) else asdict(cell)).items()
+    }
     assert all(not isinstance(value, Spread) for value in document.values())
     if "notes" in document:
         document["notes"] = sorted(document["notes"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import sqlalchemy as sa
 
 from nightsweep.analysis.report import report_markdown
@@ -65,7 +63,7 @@ def test_the_report_says_what_is_reused(engine: sa.Engine, queries: Queries) -> 
     first, second = a_pair(engine)
     of_sweep = Filters(sweep=second.sweep_id, with_flagged="yes")
     report = report_markdown(
-        replace(queries.sweep_of(str(second.sweep_id)), state="done"),
+        queries.sweep_of(str(second.sweep_id))._replace(state="done"),
         boots=queries.boots(of_sweep),
         windows=queries.windows(of_sweep),
         prefills=queries.prefills(of_sweep),

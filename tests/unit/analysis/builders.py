@@ -324,5 +324,5 @@ def _seed_window(
 
 
 def _flagged(like: WindowRow, number: int, *, flags: tuple[str, ...], reason: str, **facts: Any) -> WindowRow:
-    values = {**{name: getattr(like, name) for name in like.__dataclass_fields__}, **facts}
+    values = {**like._asdict(), **facts}
     return a_window(**{**values, "window_id": number, "flags": flags, "flag_details": {flags[0]: reason}})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -30,8 +29,7 @@ CELL = CellSummary(
     tpot_p50=THREE,
     flagged=0,
 )
-TOLD = replace(
-    CELL,
+TOLD = CELL._replace(
     decode_rate=None,
     flagged=3,
     flags=("foreign_load", "preempted"),
@@ -56,7 +54,7 @@ TOLD = replace(
     ids=["all", "some", "one", "turned"],
 )
 def test_rows_are_what_the_documents_make(fields: Sequence[str]) -> None:
-    cells = [CELL, TOLD, replace(CELL, temperature=Decimal(1))]
+    cells = [CELL, TOLD, CELL._replace(temperature=Decimal(1))]
     _, wanted = flat_rows(map(cell_document, cells), fields=fields)
     found = cell_rows(cells, fields)
     assert [["" if value is None else value for value in row] for row in found] == wanted

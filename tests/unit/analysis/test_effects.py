@@ -6,7 +6,6 @@ import itertools
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -151,7 +150,7 @@ def test_the_lines_that_are_printed_are_a_sweep_file_that_measures_the_missing_c
 
 
 def test_a_whole_grid_has_no_warning_and_nothing_to_fill() -> None:
-    in_boots = [replace(row, boot_id=10 * row.boot_id + row.repeat) for row in ROWS]
+    in_boots = [row._replace(boot_id=10 * row.boot_id + row.repeat) for row in ROWS]
     result = shown(in_boots, known=documents(FOUR), choose=True)
     assert not list(warnings(result))
     assert not filling(result)

@@ -29,7 +29,7 @@ BACK = ProductionRow(
     outcome="restored",
     checks={"ready": "/health", "token": "served", "differences": ["args: --seed is gone"], "unchecked": []},
 )
-DOWN = replace(BACK, closed=None, outcome="it was started and has ended again")
+DOWN = BACK._replace(closed=None, outcome="it was started and has ended again")
 
 
 def a_night(**changes: object) -> Night:
@@ -102,14 +102,14 @@ def test_what_production_had_served_is_told_where_it_is_known() -> None:
     begun = EVENING - timedelta(hours=10)
     counts = {"requests": 3120, "prompt_tokens": 3_757_415.0, "generation_tokens": 967_200.0}
     traffic = Traffic(EVENING, since=begun, request_seconds=11160.0, generated_tokens=967_200.0, **counts)
-    said = text_of(a_night(production=(replace(BACK, traffic=traffic),)))
+    said = text_of(a_night(production=(BACK._replace(traffic=traffic),)))
     assert (
         "vllm-qwen had served 3,120 requests since Sat 12:30: 1,204 prompt and 310 generated tokens on average, 0.31 at once"
         in said
     )
     few = replace(traffic, requests=3)
     for unknown in (None, few):
-        assert "had served" not in text_of(a_night(production=(replace(BACK, traffic=unknown),)))
+        assert "had served" not in text_of(a_night(production=(BACK._replace(traffic=unknown),)))
 
 
 def test_production_that_does_not_serve_stands_on_top_and_is_what_the_message_says_first() -> None:
@@ -123,15 +123,15 @@ def test_production_that_does_not_serve_stands_on_top_and_is_what_the_message_sa
 
 
 def test_production_that_is_starting_when_its_sweep_is_told_to_end_is_no_alarm() -> None:
-    notice = notice_of(a_night(production=(replace(BACK, closed=None, outcome=None),)), problems=(), summary=None)
+    notice = notice_of(a_night(production=(BACK._replace(closed=None, outcome=None),)), problems=(), summary=None)
     assert notice.kind == "night_over"
     assert "Production vllm-qwen: is starting since Sun 02:30 (UTC)" in notice.body
-    never = replace(BACK, restore_started=None, closed=None, outcome=None)
+    never = BACK._replace(restore_started=None, closed=None, outcome=None)
     assert notice_of(a_night(production=(never,)), problems=(), summary=None).kind == "production_not_restored"
 
 
 def test_only_how_it_stands_now_is_told_of_production_that_went_down_several_times() -> None:
-    later = replace(BACK, opened=LATER, stopped=LATER)
+    later = BACK._replace(opened=LATER, stopped=LATER)
     notice = notice_of(a_night(production=(later, DOWN)), problems=(), summary=None)
     assert notice.kind == "night_over"
     assert notice.body.count("Production vllm-qwen") == 1
@@ -156,7 +156,7 @@ def test_a_message_holds_what_was_done_what_is_ahead_problems_and_what_to_do_nex
 
 def test_a_message_of_a_sweep_that_is_done_says_which_configs_failed_and_is_no_success() -> None:
     night = a_night()
-    done = replace(night, sweep=replace(night.sweep, state="done", configs=4), left=0)
+    done = replace(night, sweep=night.sweep._replace(state="done", configs=4), left=0)
     notice = notice_of(done, problems=(), summary=None, failed=("a", "b", "c"))
     assert (notice.kind, notice.level) == ("done", "warning")
     assert notice.title.startswith("dflash2-depth: done, but 3 of 4 configs failed, 23 of 48 windows")
@@ -178,7 +178,7 @@ def test_a_message_of_a_sweep_that_is_done_says_which_configs_failed_and_is_no_s
 def test_each_end_of_a_sweep_is_one_kind_of_news(state: str, clean: int, kind: str) -> None:
     night = a_night()
     assert kind in KINDS
-    assert kind_of(replace(night, sweep=replace(night.sweep, state=state, repeats_clean=clean))) == kind
+    assert kind_of(replace(night, sweep=night.sweep._replace(state=state, repeats_clean=clean))) == kind
 
 
 def test_the_page_shows_what_the_markdown_says_and_fetches_nothing() -> None:
@@ -193,7 +193,7 @@ def test_the_page_shows_what_the_markdown_says_and_fetches_nothing() -> None:
 
 def test_what_comes_from_outside_is_shown_and_not_obeyed() -> None:
     night = a_night()
-    evil = replace(night.sweep, name="<script>alert(1)</script> `x`", note="\x1b[31m<b>red</b> | `unpaired")
+    evil = night.sweep._replace(name="<script>alert(1)</script> `x`", note="\x1b[31m<b>red</b> | `unpaired")
     content = page(summary_blocks(replace(night, sweep=evil)), title="<i>")
     seen = Seen(content)
     assert not {"script", "b", "i"} & set(seen.tags)
@@ -222,7 +222,7 @@ def test_a_night_in_which_nothing_ran_says_so() -> None:
     assert "None." in said
 
 
-TAKEN = replace(BACK, taken_over_by=7, taken_over=EVENING + timedelta(hours=1))
+TAKEN = BACK._replace(taken_over_by=7, taken_over=EVENING + timedelta(hours=1))
 
 
 def test_production_that_a_later_sweep_took_over_is_told_with_who_has_it_and_when_it_came_back() -> None:
@@ -233,10 +233,10 @@ def test_production_that_a_later_sweep_took_over_is_told_with_who_has_it_and_whe
 
 
 def test_production_that_a_later_sweep_still_has_down_is_no_alarm_of_the_earlier_ones() -> None:
-    night = a_night(production=(replace(TAKEN, restore_started=None, closed=None, outcome=None),))
+    night = a_night(production=(TAKEN._replace(restore_started=None, closed=None, outcome=None),))
     told = "vllm-qwen was taken over by sweep 7 on Sat 23:30; it is down for sweep 7, which brings it back"
     assert told in text_of(night)
     assert "NOT SERVING" not in text_of(night)
     assert notice_of(night, problems=(), summary=None).kind != "production_not_restored"
-    failed = a_night(production=(replace(TAKEN, closed=None, outcome="it was started and has ended again"),))
+    failed = a_night(production=(TAKEN._replace(closed=None, outcome="it was started and has ended again"),))
     assert notice_of(failed, problems=(), summary=None).kind == "production_not_restored", "nobody brought it back"

@@ -65,8 +65,8 @@ def test_flagged_and_control_windows_and_engines_without_speculation_are_in_no_p
     rows = a_night()
     before = pooled_rates(rows)
     odd = [
-        replace(rows[0], window_id=9001, decode_rate=900.0, flags=("foreign_load",)),
-        replace(rows[0], window_id=9002, decode_rate=900.0, boot_round=1000),
+        rows[0]._replace(window_id=9001, decode_rate=900.0, flags=("foreign_load",)),
+        rows[0]._replace(window_id=9002, decode_rate=900.0, boot_round=1000),
         a_window(window_id=9003, acceptance_length=None, decode_rate=900.0),
     ]
     assert pooled_rates([*rows, *odd]) == before

@@ -179,7 +179,7 @@ def a_told(*, conditions: dict[str, Any], windows: Any = None) -> str:
 def test_production_that_a_later_sweep_took_over_is_told_with_who_has_it_and_when_it_came_back() -> None:
     back = EVENING + timedelta(hours=5)
     own = ProductionRow("vllm-qwen", EVENING, EVENING, None, back, back, "restored")
-    taken = replace(own, taken_over_by=7, taken_over=EVENING + timedelta(hours=1))
+    taken = own._replace(taken_over_by=7, taken_over=EVENING + timedelta(hours=1))
     told = Reported(a_sweep(), [a_boot()], [a_window()], [], a_plan(), "0.1.0", production=[taken])
     said = markdown.document(without_plots(report_blocks(told)))
     assert "vllm-qwen was taken over by sweep 7 on Sat 2026-11-28 23:30 UTC" in said

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -203,7 +202,7 @@ def test_a_spread_in_another_unit_is_the_spread_of_the_scaled_runs(values: list[
 def test_every_window_is_in_exactly_one_cell(kinds: list[tuple[int, bool, str]]) -> None:
     base = a_window()
     rows = [
-        replace(base, window_id=n, concurrency=streams, flags=("aborted",) if flagged else (), conditions=conditions)
+        base._replace(window_id=n, concurrency=streams, flags=("aborted",) if flagged else (), conditions=conditions)
         for n, (streams, flagged, conditions) in enumerate(kinds)
     ]
     cells = summarise(rows)

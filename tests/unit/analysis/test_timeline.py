@@ -112,7 +112,7 @@ def test_a_pause_lasts_until_the_next_boot() -> None:
     other = an_event(kind="sweep_stopping", message="cancelled as asked", at=EVENING + timedelta(minutes=1))
     told = ran(
         boots=[a_boot(), later],
-        events=[pause.__class__(**{**pause.__dict__, "at": EVENING + timedelta(minutes=40)}), other],
+        events=[pause._replace(at=EVENING + timedelta(minutes=40)), other],
     )
     lane = nights(told)[0].lanes[0]
     assert lane.label == "sweep"

@@ -126,7 +126,7 @@ def test_the_nights_summary_has_the_decision_and_each_round_with_why() -> None:
         windows=windows,
         prefills=(),
         single_batches=(),
-        events=(told, replace(told, at=EVENING + timedelta(hours=1))),
+        events=(told, told._replace(at=EVENING + timedelta(hours=1))),
         production=(),
         plan=night.plan,
         left=0,

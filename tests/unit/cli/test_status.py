@@ -198,7 +198,7 @@ def test_a_sweep_whose_process_was_killed_is_not_called_running_and_what_it_left
     assert "vllm-qwen since" in shown
     assert "`nightsweep restore` brings it back" in shown
     assert "died" in call(status, queries=queries, dead=frozenset({"vm~1:2:3:4"})).output
-    taken = replace(down, taken_over_by=9, taken_over=EVENING)
+    taken = down._replace(taken_over_by=9, taken_over=EVENING)
     shown = call(status, "n", queries=FakeQueries(sweep_rows=[row], production_rows=[taken])).output
     assert "vllm-qwen was taken over by sweep 9 on" in shown
     assert "it is down for sweep 9, which brings it back" in shown

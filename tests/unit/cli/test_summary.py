@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,7 +29,7 @@ def test_when_it_goes_on_is_what_the_service_has_on_record_and_by_hand_otherwise
 
     def goes_on(*, paused: bool, state: str = "partial") -> str:
         queries = seed_queries()
-        queries.sweep_rows = [replace(queries.sweep_rows[0], state=state)]
+        queries.sweep_rows = [queries.sweep_rows[0]._replace(state=state)]
         row = Scheduled(1, "spark-1", "dflash2-depth", when, "", "f.yaml", None, paused, EVENING)
         told = call(summary, queries=queries, schedules=[row])
         return next(line for line in told.stdout.splitlines() if line.startswith("- goes on: "))
