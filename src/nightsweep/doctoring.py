@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from nightsweep import wiring
 
 if TYPE_CHECKING:
-    from nightsweep.analysis.doctor import DatabaseFacts, SpoolFacts
+    from nightsweep.analysis.doctor import DatabaseFacts
+    from nightsweep.analysis.spool import SpoolFacts
     from nightsweep.service.doctor_checks import DoctorSources
     from nightsweep.settings import Settings
 
@@ -40,7 +41,7 @@ def doctor_sources(chosen: Settings) -> DoctorSources:
 
 def spool_facts(chosen: Settings) -> SpoolFacts:
     """Return what lies in the spools of this home, of whichever database."""
-    from nightsweep.analysis.doctor import SpoolFacts
+    from nightsweep.analysis.spool import SpoolFacts
     from nightsweep.store.spool import spools_below
 
     folder = chosen.home / "spool"

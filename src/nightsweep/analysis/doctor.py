@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from nightsweep.analysis import text
+from nightsweep.analysis.spool import SpoolFacts, spool_said
 
 OK = "ok"
 WARNING = "warning"
@@ -76,15 +77,6 @@ class DiskFacts:
     path: str
     free_bytes: int | None
     problem: str | None = None
-
-
-@dataclass(frozen=True)
-class SpoolFacts:
-    """What lies in the spool: writes that the database could not take."""
-
-    folder: str
-    waiting: int = 0
-    refused: int = 0
 
 
 @dataclass(frozen=True)
@@ -331,13 +323,6 @@ def spool_check(facts: SpoolFacts) -> Check:
         remedy = "`nightsweep status SWEEP` says why in its events; a file that is not wanted may be removed"
         return Check("spool", WARNING, spool_said(facts), remedy)
     return Check("spool", OK, "nothing waits for the database")
-
-
-def spool_said(facts: SpoolFacts) -> str:
-    """Return what lies in the spool, in words; "" for nothing."""
-    waiting = f"{text.plural(facts.waiting, 'write')} in {facts.folder} for a database that was away"
-    refused = f"{text.plural(facts.refused, 'refused write')} below {facts.folder}"
-    return "; ".join((*([waiting] if facts.waiting else ()), *([refused] if facts.refused else ())))
 
 
 def clock_check(facts: ClockFacts) -> Check:

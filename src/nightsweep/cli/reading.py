@@ -14,11 +14,11 @@ import click
 from nightsweep.errors import NotFound
 
 if TYPE_CHECKING:
-    from nightsweep.analysis.doctor import SpoolFacts
     from nightsweep.analysis.expected import Expected
     from nightsweep.analysis.grouping import GroupSummary
     from nightsweep.analysis.premises import Questioned
     from nightsweep.analysis.sides import Pool
+    from nightsweep.analysis.spool import SpoolFacts
     from nightsweep.analysis.values import (
         BootRow,
         CellSummary,
@@ -121,7 +121,7 @@ class Queries(Protocol):
 
 
 def _no_spool() -> SpoolFacts:
-    from nightsweep.analysis.doctor import SpoolFacts
+    from nightsweep.analysis.spool import SpoolFacts
 
     return SpoolFacts("")
 

@@ -10,19 +10,18 @@ import click
 
 from nightsweep.analysis import documents, listings, text
 from nightsweep.analysis.decision_read import decision_in
-from nightsweep.analysis.doctor import SpoolFacts, spool_said
 from nightsweep.analysis.progress import ConfigProgress, progress_of, time_left
-from nightsweep.analysis.schedules import in_turn, schedule_document, schedules_table
+from nightsweep.analysis.spool import SpoolFacts, spool_said
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.analysis.values import Event, Filters, SweepRow
 from nightsweep.cli import render
 from nightsweep.cli.reading import Access, Queries, access, find_sweep
 from nightsweep.cli.render import Line
 from nightsweep.errors import holder_said
-from nightsweep.plan.queue import Scheduled
 
 if TYPE_CHECKING:
     from nightsweep.analysis.rounds import Decision
+    from nightsweep.plan.queue import Scheduled
 
 REFRESH = 2.0
 """Seconds between two looks of `--watch`."""
@@ -70,6 +69,8 @@ def command(ctx: click.Context, *, sweep: str | None, limit: int, watch: bool, f
 def _schedule_lines(rows: Sequence[Scheduled], *, now: datetime) -> list[Line]:
     if not rows:
         return []
+    from nightsweep.analysis.schedules import schedules_table  # of one sweep nothing of them is said
+
     return [Line(""), *_lines(schedules_table(rows, title="Schedules, in the order that they get the box", now=now))]
 
 
@@ -295,6 +296,8 @@ def _for_programs(queries: Queries, sweep: str | None, *, limit: int, form: str,
     if form == "csv":
         render.print_csv(map(documents.sweep_document, rows), fields=documents.SWEEP_FIELDS)
     elif sweep is None:
+        from nightsweep.analysis.schedules import in_turn, schedule_document
+
         scheduled = [schedule_document(row, now=reach.now()) for row in in_turn(reach.schedules(), now=reach.now())]
         render.print_json({"sweeps": [documents.sweep_document(row) for row in rows], "schedules": scheduled})
     else:

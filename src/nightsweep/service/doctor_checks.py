@@ -26,9 +26,9 @@ from nightsweep.analysis.doctor import (
     Own,
     PrefectFacts,
     Returning,
-    SpoolFacts,
     User,
 )
+from nightsweep.analysis.spool import SpoolFacts
 from nightsweep.errors import SweepError
 from nightsweep.service.zone import machine_zone
 

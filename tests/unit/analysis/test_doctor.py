@@ -20,6 +20,7 @@ from nightsweep.analysis.doctor import (
     DiskFacts,
     PrefectFacts,
 )
+from nightsweep.analysis.spool import SpoolFacts
 
 GIB = doctor.GIB
 
@@ -166,8 +167,8 @@ def test_production_that_is_not_back_is_a_problem() -> None:
 
 
 def test_refused_writes_are_said_until_somebody_looked_at_them() -> None:
-    assert doctor.spool_check(doctor.SpoolFacts("/s")).state == OK
-    found = doctor.spool_check(doctor.SpoolFacts("/s", refused=2))
+    assert doctor.spool_check(SpoolFacts("/s")).state == OK
+    found = doctor.spool_check(SpoolFacts("/s", refused=2))
     assert (found.state, found.found) == (WARNING, "2 refused writes below /s")
 
 

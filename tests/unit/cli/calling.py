@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.testing import CliRunner, Result
 
-from nightsweep.analysis.doctor import SpoolFacts
+from nightsweep.analysis.spool import SpoolFacts
 from nightsweep.cli.reading import Access
 from nightsweep.plan.queue import Scheduled
 from nightsweep.service.doctor_checks import DoctorSources

@@ -14,7 +14,8 @@ import psutil
 import pytest
 
 from nightsweep.analysis import doctor as judge
-from nightsweep.analysis.doctor import DatabaseFacts, SpoolFacts
+from nightsweep.analysis.doctor import DatabaseFacts
+from nightsweep.analysis.spool import SpoolFacts
 from nightsweep.cli.doctor import command as doctor
 from nightsweep.errors import DockerUnavailable
 from nightsweep.service.doctor_checks import DoctorSources, disk_facts, prefect_facts, run_checks

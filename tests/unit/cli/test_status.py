@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nightsweep.analysis.doctor import SpoolFacts
+from nightsweep.analysis.spool import SpoolFacts
 from nightsweep.analysis.values import ProductionRow, SweepRow
 from nightsweep.cli.report import command as report
 from nightsweep.cli.status import command as status
