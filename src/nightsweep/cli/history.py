@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import threading
 from collections.abc import Sequence
 
 import click
@@ -46,6 +48,8 @@ def command(
     """
     with access(ctx).queries() as queries:
         asked = filters.asked(ctx, queries)
+        if not no_changes:  # the database works for as long as numpy takes to load
+            threading.Thread(target=importlib.import_module, args=("nightsweep.analysis.numeric",)).start()
         groups = _groups(queries, asked, config=config, at=at, number=number)
         if not groups:
             of = f"config {config!r} as asked"
