@@ -143,7 +143,8 @@ def noise_of(observations: Sequence[Observation]) -> Noise:
         # Every window is of a boot of its own: both kinds of noise are one, and it is in the windows as they are.
         noise, fits, between = _within(data, ()), [], 0.0
     merged = {one.cell for block, _ in fits if not block.free for cell in block.cells for one in cell}
-    common, common_se, fewer = _common([one for one in data if one.cell not in merged], _effects(fits))
+    rest = [one for one in data if one.cell not in merged]
+    common, common_se, fewer = _common(rest, _effects(fits), noise.borrowed)
     within = {kind: Variance(one.value, one.df / fewer) for kind, one in noise.within.items()}
     by_streams = {streams: Variance(one.value, one.df / fewer) for streams, one in noise.by_streams.items()}
     borrowed = noise.borrowed and noise.borrowed.known_less(fewer)
@@ -302,9 +303,16 @@ def more_by_weights(shares: Mapping[tuple[int, float], float], noise: Noise) -> 
 
 
 def _by_draw(
-    data: Sequence[Residual], effects: Mapping[tuple[Hashable, int], float]
+    data: Sequence[Residual], effects: Mapping[tuple[Hashable, int], float], usual: Curve | None
 ) -> dict[tuple[int, float, int], list[float]]:
-    """Return what is left of values without their boots' effects, by streams, temperature and draw, each class to variance 1."""
+    """Return what is left of values without their boots' effects, by streams, temperature and draw, in units of the usual noise.
+
+    A class's own noise would be no unit: of the three draws of a night, those that scatter much by chance have much in common,
+    and a share of their own noise takes half of that away again.
+
+    Args:
+        usual: Noise by the streams, as all classes tell it.
+    """
     rest: dict[tuple[int, float], list[tuple[int, float]]] = defaultdict(list)
     for one in data:
         if one.of > 1:
@@ -313,13 +321,16 @@ def _by_draw(
             rest[one.streams, one.temperature].append((one.draw, value / free))
     draws: dict[tuple[int, float, int], list[float]] = defaultdict(list)
     for (streams, temperature), values in rest.items():
-        scale = math.sqrt(math.fsum(value * value for _, value in values) / len(values))
-        for draw, value in values if scale > 0 else ():
-            draws[streams, temperature, draw].append(value / scale)
+        own = math.fsum(value * value for _, value in values) / len(values)
+        unit = math.sqrt(own if usual is None else usual.at(streams)[0])
+        for draw, value in values if own > 0 and unit > 0 else ():
+            draws[streams, temperature, draw].append(value / unit)
     return draws
 
 
-def _common(data: Sequence[Residual], effects: Mapping[tuple[Hashable, int], float]) -> tuple[float, float, float]:
+def _common(
+    data: Sequence[Residual], effects: Mapping[tuple[Hashable, int], float], usual: Curve | None
+) -> tuple[float, float, float]:
     """Return what windows of one draw have in common, as a share of their noise, with its standard error.
 
     It is the correlation of pairs of configs. The third number is by how much fewer degrees of freedom all configs together have
@@ -329,17 +340,18 @@ def _common(data: Sequence[Residual], effects: Mapping[tuple[Hashable, int], flo
     Source:
         R. A. Fisher, Statistical Methods for Research Workers, chapter VII: the intraclass correlation and its standard error.
     """
-    draws = _by_draw(data, effects)
+    draws = _by_draw(data, effects, usual)
     blocks = [values for values in draws.values() if len(values) > 1]
     classes = len({(streams, temperature) for (streams, temperature, _), values in draws.items() if len(values) > 1})
     pairs = sum(len(values) * (len(values) - 1) for values in blocks)
     free_blocks = len(blocks) - classes
     if free_blocks < ENOUGH:
         return 0.0, 0.0, 1.0
-    found = (
-        math.fsum(math.fsum(values) ** 2 - math.fsum(value * value for value in values) for values in blocks) / pairs
-    )
+    squares = [math.fsum(value * value for value in values) for values in blocks]
+    alike = math.fsum(math.fsum(values) ** 2 - own for values, own in zip(blocks, squares, strict=True))
+    found = alike / math.fsum(own * (len(values) - 1) for values, own in zip(blocks, squares, strict=True))
     k = 0.5 + math.sqrt(0.25 + pairs / len(blocks))  # configs of a draw, in the mean of pairs
     likely = min(max(0.0, found), 0.99)
     se = (1 - likely) * (1 + (k - 1) * likely) * math.sqrt(2 / (k * (k - 1) * free_blocks))
-    return min(max(found, -1 / k), 0.99), se, 1 + (k - 1) * likely * likely
+    squared = max(likely * likely - se * se, 0.0)  # the square of what scatters is too large by its variance
+    return min(max(found, -1 / k), 0.99), se, 1 + (k - 1) * squared

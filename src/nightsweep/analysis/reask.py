@@ -21,7 +21,7 @@ from nightsweep.plan.expand import base_of
 from nightsweep.plan.model import EngineConfig, EngineSpec, SecretRef, SweepPlan
 from nightsweep.plan.schema import EngineIn
 from nightsweep.plan.sweepfile import load
-from nightsweep.plan.words import SINGLE_BATCH, UNKNOWN_TEMPERATURE
+from nightsweep.plan.words import SINGLE_BATCH, UNKNOWN_TEMPERATURE, WHOLE_RUN
 
 OF_THE_IMAGE = ("engine_version", "image_digest", CONFIG + "image")
 _KEPT = ("box", "production", "engine", "probe")
@@ -88,7 +88,9 @@ def reask(decision: Decision, found: Sequence[Change], now: Now, *, plan: SweepP
     not_asked = (f"NOT ASKED HERE: {one}." for one in unasked)
     left_out = [key for key in _NO_PART if key in raw]
     no_part = [f"Left out, as no part of the question: {', '.join(left_out)}."] if left_out else []
-    head = (*_head(decision, found, accepted), *_of_traffic(found), *not_asked, *of_repeats, *no_part, *_beside(probe))
+    asks = _asks(decision, asked, overrides)
+    head = (*_head(decision, found, accepted, asks), *_of_traffic(found), *not_asked, *of_repeats, *no_part)
+    head += tuple(_beside(probe))
     head += tuple(_owed(file_text))
     text = "".join(f"# {_one_line(line)}\n" for line in head) + body
     again = _loaded(text, decision, source=f"{name}.yaml")
@@ -288,14 +290,30 @@ def _moved_fields(base: EngineSpec, own: EngineSpec) -> dict[str, Any]:
     return {key: list(value) if isinstance(value, tuple) else value for key, value in moved.items()}
 
 
-def _head(decision: Decision, found: Sequence[Change], accepted: Sequence[Change]) -> list[str]:
+def _asks(decision: Decision, asked: Sequence[Asked], overrides: Overrides) -> list[str]:
+    """Return what the file measures: which configs, on which image, and whether it is the kind of number that was decided on."""
+    beside = [one for one in asked if one.as_it_was]
+    as_it_was = ", and what was chosen as it was" if beside else ""
+    lines = [f"Every value that the question is among under what changed{as_it_was}."]
+    moved = [one.name for one in beside if "image" not in one.entry] if overrides.image is not None else []
+    if moved:
+        lines.append(f"As it was but for the image, which is {overrides.image} now: {', '.join(moved)}.")
+    if decision.evidence.kind == WHOLE_RUN:
+        lines.append(
+            "It was decided on rates over whole runs of another client; this measures decode windows, which are higher:"
+        )
+        lines.append("hold them against each other, and not against those.")
+    return lines
+
+
+def _head(decision: Decision, found: Sequence[Change], accepted: Sequence[Change], asks: Sequence[str]) -> list[str]:
     """Return the comment above the file: why it is asked again."""
     lines = [
         f"Asks decision {decision.decision_id} again: {decision.question}",
         f"Chosen: {decision.chosen_name}; fallback: {decision.fallback_name} ({decision.decided:%Y-%m-%d}).",
         *(f"Changed: {change.words}" for change in found),
         *(f"Accepted, so not asked here: {change.words}: {change.accepted}" for change in accepted),
-        "Every value that the question is among under what changed, and what was chosen as it was.",
+        *asks,
         "Check it, then: nightsweep plan THIS_FILE",
     ]
     if not found:

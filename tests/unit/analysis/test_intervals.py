@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import random
+import statistics
 
 import pytest
 from hypothesis import given
@@ -83,6 +85,24 @@ def test_with_one_boot_of_everything_the_interval_says_that_boots_are_not_in_it(
     found = interval_of(seen([20.0, 21.0, 22.0]), noise_of(seen([20.0, 21.0, 22.0])))
     assert found is not None
     assert not found.boot_spread_known
+
+
+def test_what_few_draws_have_in_common_is_found_without_bias() -> None:
+    chance, found, errors = random.Random(7041776), list[float](), list[float]()
+    for _ in range(150):
+        night = []
+        for streams in (1, 2, 4, 8, 16):
+            content = [chance.gauss(0, 1) for _ in range(3)]
+            scatter = 0.2 / math.sqrt(streams)
+            for config in "abcdefgh":
+                own = [math.sqrt(0.5) * (shared + chance.gauss(0, 1)) for shared in content]
+                night += seen([20.0 * math.exp(scatter * one) for one in own], config=config, streams=streams)
+        noise = noise_of(night)
+        found.append(noise.common)
+        errors.append(noise.common_se)
+    mean = math.fsum(found) / len(found)
+    assert mean == pytest.approx(0.5, abs=0.05)  # a share of each class's own noise would be 0.39
+    assert statistics.stdev(found) == pytest.approx(math.fsum(errors) / len(errors), rel=0.25)
 
 
 def test_noise_that_comes_with_the_prompts_is_seen_and_costs_degrees_of_freedom() -> None:

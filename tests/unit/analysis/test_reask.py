@@ -72,6 +72,13 @@ def test_single_batch_runs_are_asked_again_where_it_was_decided_on_them() -> Non
     assert asked_again(file=file)[1].probe.single_batch is None
 
 
+def test_a_decision_on_whole_runs_is_asked_by_decode_windows_and_the_file_says_so() -> None:
+    text, plan = asked_again(kind="whole_run")
+    assert plan.probe.repeats == 3
+    assert "# It was decided on rates over whole runs of another client; this measures decode windows" in text
+    assert "whole runs" not in asked_again()[0]
+
+
 def test_other_traffic_is_asked_with_the_same_configs_and_the_file_says_what_to_do_about_its_prompts() -> None:
     longer = Change("traffic.prompt_tokens", 1200.0, 2410.0, "a night")
     text, plan = asked_again(longer)
@@ -107,15 +114,17 @@ def test_what_was_accepted_is_said_and_not_asked() -> None:
 
 def test_a_new_engine_version_is_asked_with_the_newest_boots_image() -> None:
     version = Change("engine_version", "0.28.0", "0.29.0", "boot 9")
-    _, plan = asked_again(version, now=Now(image="vllm/vllm-openai:v0.29.0"))
+    text, plan = asked_again(version, now=Now(image="vllm/vllm-openai:v0.29.0"))
     assert {config.engine.image for config in plan.configs} == {"vllm/vllm-openai:v0.29.0"}
+    assert "# As it was but for the image, which is vllm/vllm-openai:v0.29.0 now: plain." in text
 
 
 def test_a_new_image_is_asked_also_of_configs_that_had_one_of_their_own() -> None:
     own = '    args: {max-num-seqs: 8}\n    image: "vllm/vllm-openai:v0.27.1"'
     image = Change("config.image", "vllm/vllm-openai:v0.27.1", "vllm/vllm-openai:v0.29.0", "boot 9")
     file = FILE.replace("    args: {max-num-seqs: 8}", own)
-    _, plan = asked_again(image, now=Now(image="vllm/vllm-openai:v0.29.0"), file=file)
+    text, plan = asked_again(image, now=Now(image="vllm/vllm-openai:v0.29.0"), file=file)
+    assert "# As it was but for the image, which is vllm/vllm-openai:v0.29.0 now: plain." in text  # "k=5" keeps its own
     assert [(config.name, config.engine.image) for config in plan.configs] == [
         ("k=4 (image=vllm/vllm-openai:v0.29.0)", "vllm/vllm-openai:v0.29.0"),
         ("k=5 (image=vllm/vllm-openai:v0.29.0)", "vllm/vllm-openai:v0.29.0"),
