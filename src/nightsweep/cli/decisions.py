@@ -13,6 +13,7 @@ from nightsweep.analysis.premises import Accepted, state_of
 from nightsweep.cli import render
 from nightsweep.cli.decided import decision_document, decision_lines, decisions_table
 from nightsweep.cli.deciding import Decisions, Judged, Reach, judge, reach
+from nightsweep.cli.outputs import output_option
 from nightsweep.cli.reading import Queries
 from nightsweep.errors import InvalidPlan, NotFound, Unwritable
 from nightsweep.plan.model import SweepPlan
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from nightsweep.analysis.shipping import Shipped
 
 _ID = click.argument("decision_id", metavar="ID", type=click.IntRange(min=1, max=2**63 - 1))
-_OUTPUT = click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write here, not to stdout."
-)
 
 
 def _said(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -74,7 +72,7 @@ def _opened(reached: Reach, decision_id: int) -> Iterator[tuple[Judged, Decision
 @_ID
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option("--reask", is_flag=True, help="Write the sweep file that asks again, with the fewest cells.")
-@_OUTPUT
+@output_option
 @click.pass_context
 def show(ctx: click.Context, *, decision_id: int, as_json: bool, reask: bool, output: Path | None) -> None:
     """Show a decision whole: evidence with its windows, premises, what changed; or the sweep file that asks it again.
@@ -193,7 +191,7 @@ def retire(ctx: click.Context, *, decision_id: int, why: str) -> None:
     show_default=True,
     help="Arguments for a shell, keys of a Compose service, or an entry of a sweep file.",
 )
-@_OUTPUT
+@output_option
 @click.pass_context
 def export(ctx: click.Context, *, decision_id: int, form: str, output: Path | None) -> None:
     """Write the chosen config's engine arguments and environment, with the fallback beside them as a comment.

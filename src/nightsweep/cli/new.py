@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nightsweep.cli.outputs import output_option
+
 if TYPE_CHECKING:
     from nightsweep.plan.model import EnvValue
     from nightsweep.ports import ForeignContainer
@@ -23,7 +25,7 @@ class Access:
 
 @click.command("new")
 @click.option("--from-container", "container", required=True, metavar="NAME", help="The container that serves now.")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file.")
+@output_option
 @click.option("--name", help="The sweep's name; without it, one is made from the container's.")
 @click.option("--force", is_flag=True, help="Overwrite the file.")
 @click.pass_context

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import click
+from click.core import ParameterSource
 
 from nightsweep import __version__
 from nightsweep.analysis import markdown
 from nightsweep.analysis.blocks import Block, Paragraph, figures_of, without_plots
 from nightsweep.analysis.values import Filters
 from nightsweep.cli.documents import documents_of
+from nightsweep.cli.outputs import OutputFile, output_option
 from nightsweep.cli.reading import Queries, access, find_sweep
 from nightsweep.errors import ExtraMissing, Unwritable
 from nightsweep.plan.model import SINGLE_BATCH, WHOLE_RUN
@@ -27,22 +29,21 @@ EVENTS_READ = 5000
 """Newest events of a sweep that are looked through for pauses."""
 
 INSTALL = "pip install 'nightsweep[report]'"
-FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command("report")
 @click.argument("sweep")
-@click.option("--html", type=FILE, metavar="FILE", help="Write one HTML page with plots; it needs no network.")
+@click.option("--html", type=OutputFile(), metavar="FILE", help="Write one HTML page with plots; it needs no network.")
 @click.option(
-    "--markdown", "beside", type=FILE, metavar="FILE", help="Write Markdown, with plots in a folder beside it."
+    "--markdown", "beside", type=OutputFile(), metavar="FILE", help="Write Markdown, with plots in a folder beside it."
 )
-@click.option("-o", "--output", type=FILE, metavar="FILE", help="Write the text without plots here, not to stdout.")
+@output_option
 @click.pass_context
 def command(ctx: click.Context, *, sweep: str, html: Path | None, beside: Path | None, output: Path | None) -> None:
     """Write a sweep's report: what ran, boots, cells with run counts, plots, timeline, flagged windows, caveats.
 
-    SWEEP is a name (the newest of that name) or an id. Without --html or --markdown it is Markdown without plots. Plots are
-    drawn by matplotlib (pip install 'nightsweep[report]'); without it, everything else is there.
+    SWEEP is a name (the newest of that name) or an id. With -o, and without --html and --markdown, it is Markdown without plots.
+    Plots are drawn by matplotlib (pip install 'nightsweep[report]'); without it, everything else is there.
 
     \b
     Example:
@@ -58,7 +59,8 @@ def command(ctx: click.Context, *, sweep: str, html: Path | None, beside: Path |
     with access(ctx).queries() as queries:
         told = _told(queries, sweep)
     blocks = report_blocks(told)
-    if output is not None or (html is None and beside is None):
+    asked = ctx.get_parameter_source("output") is not ParameterSource.DEFAULT  # `-o -` is standard output, too
+    if asked or (html is None and beside is None):
         _write_text(output, markdown.document(without_plots(blocks)))
     if html is None and beside is None:
         return

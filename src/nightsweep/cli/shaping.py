@@ -13,6 +13,7 @@ import click
 from nightsweep.analysis import records
 from nightsweep.analysis.documents import Document, finite, header_of
 from nightsweep.cli import render
+from nightsweep.cli.outputs import OutputFile
 from nightsweep.errors import ExtraMissing, Unwritable
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -63,7 +64,7 @@ def shape_options(command: F) -> F:
         click.option(
             "--parquet",
             metavar="FILE",
-            type=click.Path(dir_okay=False, path_type=Path),
+            type=OutputFile(),
             help="Write a Parquet file (needs nightsweep[notebook]).",
         ),
     )

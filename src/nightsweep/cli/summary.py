@@ -10,6 +10,7 @@ import click
 from nightsweep.analysis import markdown
 from nightsweep.analysis.morning import summary_blocks, title_of
 from nightsweep.analysis.values import SweepRow
+from nightsweep.cli.outputs import output_option
 from nightsweep.cli.reading import Queries, access, find_sweep
 from nightsweep.errors import NotFound
 
@@ -22,9 +23,7 @@ from nightsweep.errors import NotFound
 @click.option(
     "--format", "form", type=click.Choice(["md", "html"]), help="Markdown or HTML; by the name of FILE, else md."
 )
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write here, not to stdout."
-)
+@output_option
 @click.pass_context
 def command(ctx: click.Context, *, sweep: str | None, night: str, form: str | None, output: Path | None) -> None:
     """Write a night's summary: boots, windows, cells, caveats, production, warnings, and when it goes on.

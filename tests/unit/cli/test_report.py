@@ -62,6 +62,20 @@ def test_without_matplotlib_the_report_is_whole_but_for_the_plots_and_says_what_
     assert sorted(path.name for path in tmp_path.iterdir()) == ["night.html", "night.md"]
 
 
+def test_a_dash_is_standard_output_for_the_text_and_no_file_for_a_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    plain = call(report, "1", queries=one_config())
+    assert call(report, "1", "-o", "-", queries=one_config()).stdout == plain.stdout
+    beside = call(report, "1", "-o", "-", "--html", "night.html", queries=one_config())
+    assert (beside.stdout, beside.exit_code) == (plain.stdout, 0)
+    refused = call(report, "1", "--html", "-", queries=one_config())
+    assert refused.exit_code == 2
+    assert "it needs a file: name one" in refused.output
+    assert [path.name for path in tmp_path.iterdir()] == ["night.html"]
+
+
 @pytest.mark.parametrize("option", ["--html", "--markdown", "-o"])
 def test_a_directory_that_is_not_there_is_told_before_anything_is_read(option: str, tmp_path: Path) -> None:
     queries = seed_queries()
