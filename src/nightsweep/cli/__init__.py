@@ -10,6 +10,8 @@ import gc
 import importlib
 import os
 import sys
+import traceback
+from typing import NoReturn
 
 import click
 
@@ -91,6 +93,8 @@ READING = frozenset(
 """Commands that leave nothing running and nothing half written: what they said is flushed, and the process ends there. Taking 500
 modules apart first, as the interpreter does, takes a twentieth of such a command's time."""
 USUAL = gc.get_threshold()
+WRITERS = frozenset({"click.utils", "nightsweep.cli.render", "rich.console"})
+"""Modules that write to standard output."""
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_WORK_LEFT = 3
@@ -138,6 +142,19 @@ def root() -> None:
     """
 
 
+def _is_of_output(error: OSError) -> bool:
+    """Return whether an error is of standard output: no file is named in it, and what writes output met it."""
+    *_, (last, _) = traceback.walk_tb(error.__traceback__)
+    return error.filename is None and last.f_globals.get("__name__") in WRITERS
+
+
+def _tell_of_output(error: OSError) -> NoReturn:
+    """End with one message: what is left to write goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    click.echo(f"error: the output could not be written: {error.strerror or error}", err=True)
+    sys.exit(EXIT_FAILED)
+
+
 def _tell_of_home(error: OSError) -> None:
     """End with one message when the home cannot be written, or is full."""
     from nightsweep import wiring
@@ -152,11 +169,16 @@ def _tell_of_home(error: OSError) -> None:
 def main() -> None:
     """Run the command line; our own errors become one message and an exit code, never a traceback."""
     gc.set_threshold(COLLECT_AFTER)
+    closed = sys.stdout is None  # by who called: `>&-`
+    if closed:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (open until the end; it takes the number 1, too)
     try:
         _run()
     except SystemExit as ended:
         if isinstance(root, LazyGroup) and root.loaded in READING and isinstance(ended.code, int | None):
-            _end_at_once(ended.code or 0)
+            if closed and not ended.code:
+                click.echo("error: standard output is closed: what was asked for could not be written", err=True)
+            _end_at_once(ended.code or int(closed))
         raise
     finally:
         gc.freeze()  # the interpreter looks for garbage once more before it ends: there is nothing it must look through
@@ -188,5 +210,7 @@ def _run() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_FAILED)
     except OSError as error:
+        if _is_of_output(error):
+            _tell_of_output(error)
         _tell_of_home(error)
         raise

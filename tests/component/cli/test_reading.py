@@ -297,3 +297,33 @@ def test_a_database_that_is_away_is_one_line_and_not_a_traceback(tmp_path: Path)
     assert shown.stderr.startswith("error: PostgreSQL is not available")
     assert "secret" not in shown.stderr
     assert "Traceback" not in shown.stderr
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    "words", [("cells",), ("cells", "--json"), ("status", "dflash-depth"), ("report", "dflash-depth")]
+)
+def test_output_that_cannot_be_written_is_no_success(
+    words: tuple[str, ...], unbuffered: str, night: Night, database_url: str, tmp_path: Path
+) -> None:
+    environment = {
+        **os.environ,
+        "NIGHTSWEEP_DATABASE_URL": database_url,
+        "NIGHTSWEEP_HOME": str(tmp_path),
+        "PYTHONUNBUFFERED": unbuffered,
+    }
+    line = [sys.executable, "-m", "nightsweep.cli", *words]
+    with open("/dev/full", "w") as full:
+        shown = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, timeout=60)
+    assert shown.returncode == 1
+    assert shown.stderr == "error: the output could not be written: No space left on device\n"
+
+
+def test_a_closed_output_is_no_success_of_a_command_that_only_reads(
+    night: Night, database_url: str, tmp_path: Path
+) -> None:
+    environment = {**os.environ, "NIGHTSWEEP_DATABASE_URL": database_url, "NIGHTSWEEP_HOME": str(tmp_path)}
+    line = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "nightsweep.cli", "cells"]
+    shown = subprocess.run(line, stderr=subprocess.PIPE, text=True, env=environment, timeout=60)
+    assert shown.returncode == 1
+    assert shown.stderr == "error: standard output is closed: what was asked for could not be written\n"
