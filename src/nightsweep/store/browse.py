@@ -148,7 +148,7 @@ def windows_of_cell(connection: sa.Connection, cell_id: int) -> list[WindowRow] 
 
 def _windows(connection: sa.Connection, clause: sa.ColumnElement[bool], *, kind: str) -> list[WindowRow]:
     wanted = statements.windows_matching(Filters(with_flagged="yes", kind=kind)).where(clause)
-    return [rows.window_row(row) for row in connection.execute(wanted)]
+    return rows.windows_in(connection.execute(wanted))
 
 
 def _boot(connection: sa.Connection, boot_id: int) -> BootRow:

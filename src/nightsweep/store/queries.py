@@ -73,7 +73,8 @@ class Queries:
 
     def windows(self, filters: Filters, *, limit: int | None = None) -> list[WindowRow]:
         """Return windows, by sweep, config in plan order, temperature, concurrency, repeat and attempt; the first `limit`."""
-        return self._all(statements.windows_matching(filters).limit(limit), rows.window_row)
+        wanted = statements.windows_matching(filters).limit(limit)
+        return self._read(lambda connection: rows.windows_in(connection.execute(wanted)))
 
     def pools(self, filters: Filters) -> list[Pool]:
         """Return how many windows may enter a mean, by config, name, conditions and box."""
