@@ -130,6 +130,11 @@ class FakeQueries:
     def box_documents(self, fingerprints: Collection[str]) -> dict[str, Mapping[str, Any]]:
         return {key: self.boxes[key] for key in fingerprints if key in self.boxes}
 
+    def weights(self, boot_ids: Collection[int]) -> dict[int, float]:
+        return {
+            row.boot_id: row.weights for row in self.boot_rows if row.boot_id in boot_ids and row.weights is not None
+        }
+
     def config_names(self, *, limit: int = 2000) -> list[str]:
         return list(dict.fromkeys(row.config for row in self.window_rows))[:limit]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from nightsweep.analysis import text
+from nightsweep.analysis import text, weights
 from nightsweep.analysis.comparing import BOOTS_UNKNOWN, OPEN, SAME, UNDECIDED, Comparison, compare
 from nightsweep.analysis.differing import Difference
 from nightsweep.analysis.documents import spread_document
@@ -164,13 +164,14 @@ def differing(pairing: Pairing) -> Iterator[str]:
         yield from (_difference(one) + (" (!)" if one.meaningless else "") for one in pairing.conditions)
     else:
         yield "Nothing else differs in the conditions that were stored."
-    several = len(pairing.settings) + len(pairing.conditions)
-    if several > 1:
-        yield f"{several} things differ at once: a difference of the rates is of all of them together, and of none alone."
+    if pairing.several > 1:
+        yield f"{pairing.several} things differ at once: a difference of the rates is of all of them together, and of none alone."
     for name, side in (("A", pairing.a), ("B", pairing.b)):
         source = side.rows[0].source
         if source is not None:
             yield f"{name} was not measured here ({source}): its engine was not proven, and what its file leaves out may differ."
+        if len(side.weights) > 1:
+            yield f"{name}: its boots loaded different weights ({weights.said(side.weights)[0]}): its means are of all of them."
         if side.left_out:
             listed = text.several(side.left_out_for) or "the box"
             yield f"{name}: {text.plural(side.left_out, 'window')} under other conditions left out (they differ in {listed})."
@@ -348,6 +349,7 @@ def _side_document(side: Side) -> dict[str, Any]:
         "config_fingerprint": side.fingerprint,
         "conditions": side.conditions,
         "windows": [row.window_id for row in side.rows],
+        "weights_gib": list(side.weights),
         "windows_left_out": side.left_out,
         "left_out_for": list(side.left_out_for),
     }

@@ -10,7 +10,7 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
-from nightsweep.analysis import text
+from nightsweep.analysis import text, weights
 from nightsweep.analysis.changes import Change, changes_in, too_few
 from nightsweep.analysis.differing import config_differences, differences, flat
 from nightsweep.analysis.documents import Document, spread_document
@@ -66,16 +66,24 @@ class Series:
 class _Open:
     points: list[Point] = field(default_factory=list)
     last: tuple[str, str] | None = None
+    loaded: float | None = None
 
 
 def series_of(
-    groups: Sequence[GroupSummary], *, conditions: Known, configs: Known, number: str, with_changes: bool
+    groups: Sequence[GroupSummary],
+    *,
+    conditions: Known,
+    configs: Known,
+    loaded: Mapping[int, float],
+    number: str,
+    with_changes: bool,
 ) -> list[Series]:
     """Return a series for each cell, box and source that has a clean window, by box, temperature and concurrency.
 
     Args:
         groups: Windows grouped by `KEYS`.
         conditions, configs: Documents by fingerprint, for what differs.
+        loaded: Weights by boot, GiB, of the boots that tell them.
         number: Which number of a window (see `nightsweep.analysis.grouping.NUMBERS`).
     """
 
@@ -94,7 +102,7 @@ def series_of(
         key = (group.keys["box"], group.keys["temperature"], group.keys["concurrency"], source)
         series = found.setdefault(key, _Open())
         here = (group.keys["conditions"], group.keys["config_fingerprint"])
-        marks = marks_between(series.last, here)
+        marks = (*marks_between(series.last, here), *_weights(series, loaded.get(group.keys["boot"])))
         series.points.append(Point(group.keys["boot"], started, spread, group.keys["engine_version"], marks))
         series.last = here
         named[key] = group
@@ -102,6 +110,15 @@ def series_of(
         _closed(named[key], found[key].points, source=key[-1], with_changes=with_changes)
         for key in sorted(found, key=lambda key: (*key[:-1], key[-1] != MEASURED, key[-1]))
     ]
+
+
+def _weights(series: _Open, told: float | None) -> tuple[str, ...]:
+    """Return the mark of weights that differ from those of the last boot that told them."""
+    was, series.loaded = series.loaded, series.loaded if told is None else told
+    if was is None or told is None or weights.same_weights(was, told):
+        return ()
+    before, after = weights.said([was], [told])
+    return (f"weights: {before} → {after}",)
 
 
 def _closed(group: GroupSummary, points: Sequence[Point], *, source: str, with_changes: bool) -> Series:

@@ -17,14 +17,13 @@ from nightsweep.analysis.differing import flat
 from nightsweep.analysis.sides import brief
 from nightsweep.analysis.traffic import JUDGED, same
 from nightsweep.analysis.values import Spread
+from nightsweep.analysis.weights import same_weights
 from nightsweep.plan.words import DECODE
 
 CONFIG = "config."
 PRODUCTION = "production."
 WEIGHTS = "weights_gib"
 VERSION, DIGEST, IMAGE = "engine_version", "image_digest", "config.image"
-WEIGHTS_WITHIN = 0.005
-"""Ratio within which the weights that two boots tell are the same ones."""
 
 DEFAULTS: Mapping[str, str] = {
     "speculative.draft_sample_method": "greedy",
@@ -290,7 +289,7 @@ def same_value(name: str, old: Any, new: Any) -> bool:
     """Return whether two values of a premise are the same one: weights and mean lengths within their limits."""
     numbers = isinstance(old, int | float) and isinstance(new, int | float)
     if name == WEIGHTS and numbers and old:
-        return bool(abs(new / old - 1) <= WEIGHTS_WITHIN)
+        return same_weights(old, new)
     if name in JUDGED and numbers:
         return same(old, new)
     return bool(old == new)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from nightsweep.analysis import text
+from nightsweep.analysis import text, weights
 from nightsweep.analysis.differing import Difference, config_differences, differences, flat
 from nightsweep.analysis.values import WindowRow
 from nightsweep.errors import NotComparable, SeveralConfigs
@@ -26,6 +26,8 @@ NOT_OF_THE_BOX = ("docker", "memory_bytes")
 """Facts of a box that are no condition."""
 OF_THE_CONFIG = {"draft_model": "speculative.model", "draft_revision": "speculative.revision"}
 """Conditions that a setting of the config names already."""
+WEIGHTS = "weights"
+"""What boots tell of the model that they loaded: in no conditions' document, and a condition all the same."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,7 @@ class Side:
     Attributes:
         left_out: Clean windows of the same config under other conditions.
         left_out_for: Names of the conditions by which those differ.
+        weights: The different weights that its boots loaded, GiB; empty where none tells.
     """
 
     config: str
@@ -123,6 +126,7 @@ class Side:
     rows: tuple[WindowRow, ...]
     left_out: int
     left_out_for: tuple[str, ...]
+    weights: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -133,6 +137,13 @@ class Pairing:
     b: Side
     settings: tuple[Difference, ...]
     conditions: tuple[Difference, ...]
+
+    @property
+    def several(self) -> int:
+        """How many things differ by themselves: weights that a setting brings along are that setting's."""
+        names = {one.name for one in self.settings}
+        brought = sum(one.name == WEIGHTS and weights.brought_by(names) for one in self.conditions)
+        return len(self.settings) + len(self.conditions) - brought
 
     @property
     def kind(self) -> str:
@@ -224,8 +235,13 @@ def chosen(
     return Choice(_chosen(a, best[0], documents), _chosen(b, best[1], documents), settings, tuple(between[best]))
 
 
-def paired(choice: Choice, a: Sequence[WindowRow], b: Sequence[WindowRow]) -> Pairing:
+def paired(
+    choice: Choice, a: Sequence[WindowRow], b: Sequence[WindowRow], *, loaded: Mapping[int, float] | None = None
+) -> Pairing:
     """Return the two sides of a choice with their windows, at least one each.
+
+    Args:
+        loaded: Weights by boot, GiB, of the boots that tell them.
 
     Raises:
         NotComparable: Both sides have the same windows.
@@ -234,7 +250,15 @@ def paired(choice: Choice, a: Sequence[WindowRow], b: Sequence[WindowRow]) -> Pa
         raise NotComparable(
             reason="both have the same windows", remedy="Name two configs, or one in two sweeps: sweep:NAME/CONFIG"
         )
-    return Pairing(_side(choice.a, a), _side(choice.b, b), choice.settings, choice.conditions)
+    one, other = _side(choice.a, a, loaded or {}), _side(choice.b, b, loaded or {})
+    return Pairing(one, other, choice.settings, (*choice.conditions, *_weights(one, other)))
+
+
+def _weights(a: Side, b: Side) -> list[Difference]:
+    if not weights.differ(a.weights, b.weights):
+        return []
+    was, by_now = weights.said(a.weights, b.weights)
+    return [Difference(WEIGHTS, was, by_now, False)]
 
 
 def expanded(key: Under, known: Documents) -> dict[str, object]:
@@ -285,6 +309,9 @@ def _chosen(pools: Sequence[Pool], under: Under, documents: Mapping[Under, Docum
     return Chosen(names, kept[0].config_fingerprint, under, left_out, tuple(sorted(differing)))
 
 
-def _side(chosen: Chosen, rows: Sequence[WindowRow]) -> Side:
+def _side(chosen: Chosen, rows: Sequence[WindowRow], loaded: Mapping[int, float]) -> Side:
     newest = max(rows, key=lambda row: row.started)
-    return Side(newest.config, chosen.fingerprint, chosen.under[0], tuple(rows), chosen.left_out, chosen.left_out_for)
+    levels = weights.levels_of(loaded[boot] for boot in {row.boot_id for row in rows} if boot in loaded)
+    return Side(
+        newest.config, chosen.fingerprint, chosen.under[0], tuple(rows), chosen.left_out, chosen.left_out_for, levels
+    )

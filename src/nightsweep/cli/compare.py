@@ -179,7 +179,8 @@ def command(
         cells = _asked(at, queries, of_a, of_b)
         choice = sides.chosen(of_a.pools, of_b.pools, known=known, across=across, asked=cells)
         rows = _windows_of(choice.a, queries, of_a.where), _windows_of(choice.b, queries, of_b.where)
-        pairing = sides.paired(choice, *rows)
+        loaded = queries.weights({row.boot_id for side in rows for row in side})
+        pairing = sides.paired(choice, *rows, loaded=loaded)
         both = [*pairing.a.rows, *pairing.b.rows]
         absent = [place for place in at if not any(map(place.holds, both))]
         elsewhere = [_elsewhere(place, queries, of_a, of_b) for place in absent]

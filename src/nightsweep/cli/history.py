@@ -57,8 +57,9 @@ def command(
         fingerprints = {str(group.keys["config_fingerprint"]) for group in groups}
         conditions = queries.condition_documents({str(group.keys["conditions"]) for group in groups})
         configs = queries.config_documents(fingerprints)
+        loaded = queries.weights({int(group.keys["boot"]) for group in groups})
     series = over_time.series_of(
-        groups, conditions=conditions, configs=configs, number=number, with_changes=not no_changes
+        groups, conditions=conditions, configs=configs, loaded=loaded, number=number, with_changes=not no_changes
     )
     if not series:
         raise NotFound(

@@ -116,6 +116,9 @@ class Queries(Protocol):
     def box_documents(self, fingerprints: Collection[str]) -> Mapping[str, Mapping[str, Any]]:
         """Return boxes' facts by fingerprint."""
 
+    def weights(self, boot_ids: Collection[int]) -> Mapping[int, float]:
+        """Return the weights that boots loaded, GiB; boots that do not tell are left out."""
+
     def config_names(self, *, limit: int = 2000) -> Sequence[str]:
         """Return the names of configs, newest sweeps first."""
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from nightsweep.analysis import grouping
 from nightsweep.analysis.grouping import GroupSummary
@@ -144,6 +145,12 @@ class Queries:
         found = sa.select(boxes.c.fingerprint, boxes.c.name, boxes.c.facts)
         found = found.where(boxes.c.fingerprint.in_(list(fingerprints))).order_by(boxes.c.id)
         return dict(self._all(found, lambda row: (str(row.fingerprint), {**row.facts, "name": row.name})))
+
+    def weights(self, boot_ids: Collection[int]) -> dict[int, float]:
+        """Return the weights that boots loaded, GiB, by boot; those that do not tell are left out."""
+        wanted = sa.select(boots.c.id, boots.c.weights_gib).where(boots.c.weights_gib.is_not(None))
+        mine = boots.c.id == sa.func.any(sa.literal(list(boot_ids), ARRAY(sa.BigInteger)))
+        return dict(self._all(wanted.where(mine), lambda row: (int(row.id), float(row.weights_gib))))
 
     def config_names(self, *, limit: int = 2000) -> list[str]:
         """Return the names of configs, newest sweeps first, each once."""
