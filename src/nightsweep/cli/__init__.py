@@ -6,8 +6,11 @@ A command module holds a click command named `command`.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import gc
 import importlib
+import io
 import os
 import sys
 import traceback
@@ -93,11 +96,29 @@ READING = frozenset(
 """Commands that leave nothing running and nothing half written: what they said is flushed, and the process ends there. Taking 500
 modules apart first, as the interpreter does, takes a twentieth of such a command's time."""
 USUAL = gc.get_threshold()
-WRITERS = frozenset({"click.utils", "nightsweep.cli.render", "rich.console"})
+WRITERS = frozenset({"click.utils", "nightsweep.cli", "nightsweep.cli.render", "rich.console"})
 """Modules that write to standard output."""
+KEPT_IS_IN = {"decide": "`nightsweep decisions`", "import": "`nightsweep sweeps`"}
+"""What shows the work of commands that store something and then say so."""
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_WORK_LEFT = 3
+
+
+class ClosedOutput(io.TextIOBase):
+    """Standard output that who called has closed (`>&-`): nothing can be written. Commands of a night have other things to do."""
+
+    encoding = "utf-8"
+    errors = "strict"
+
+    def __init__(self) -> None:
+        self._number = os.open(os.devnull, os.O_WRONLY)  # keeps the number 1 from whatever is opened next
+
+    def write(self, text: str) -> int:
+        """Raise OSError, but of a command that may live for a night."""
+        if _asked_for() in LASTING - READING:
+            return len(text)
+        raise OSError(errno.EBADF, "it is closed")
 
 
 class LazyGroup(click.Group):
@@ -148,10 +169,17 @@ def _is_of_output(error: OSError) -> bool:
     return error.filename is None and last.f_globals.get("__name__") in WRITERS
 
 
+def _asked_for() -> str | None:
+    """Return the command that was asked for; None before one was."""
+    return root.loaded if isinstance(root, LazyGroup) else None
+
+
 def _tell_of_output(error: OSError) -> NoReturn:
     """End with one message: what is left to write goes nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    click.echo(f"error: the output could not be written: {error.strerror or error}", err=True)
+    with contextlib.suppress(OSError):  # a closed one has no number
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    kept = f"; {KEPT_IS_IN[name]} tells whether it is kept" if (name := _asked_for()) in KEPT_IS_IN else ""
+    click.echo(f"error: the output could not be written: {error.strerror or error}{kept}", err=True)
     sys.exit(EXIT_FAILED)
 
 
@@ -169,16 +197,15 @@ def _tell_of_home(error: OSError) -> None:
 def main() -> None:
     """Run the command line; our own errors become one message and an exit code, never a traceback."""
     gc.set_threshold(COLLECT_AFTER)
-    closed = sys.stdout is None  # by who called: `>&-`
-    if closed:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (open until the end; it takes the number 1, too)
+    if sys.stdout is None:
+        sys.stdout = ClosedOutput()
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (until the end)
     try:
         _run()
     except SystemExit as ended:
-        if isinstance(root, LazyGroup) and root.loaded in READING and isinstance(ended.code, int | None):
-            if closed and not ended.code:
-                click.echo("error: standard output is closed: what was asked for could not be written", err=True)
-            _end_at_once(ended.code or int(closed))
+        if _asked_for() in READING and isinstance(ended.code, int | None):
+            _end_at_once(ended.code or 0)
         raise
     finally:
         gc.freeze()  # the interpreter looks for garbage once more before it ends: there is nothing it must look through
@@ -187,9 +214,8 @@ def main() -> None:
 def _end_at_once(code: int) -> None:
     """End the process when all it said is written; return when it cannot be, for the interpreter to say so."""
     try:
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:  # closed by who called
-                stream.flush()
+        sys.stdout.flush()
+        sys.stderr.flush()
     except (OSError, ValueError):
         return
     os._exit(code)

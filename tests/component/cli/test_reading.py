@@ -319,11 +319,24 @@ def test_output_that_cannot_be_written_is_no_success(
     assert shown.stderr == "error: the output could not be written: No space left on device\n"
 
 
-def test_a_closed_output_is_no_success_of_a_command_that_only_reads(
-    night: Night, database_url: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(
+    "words", [("cells",), ("cells", "--json"), ("status",), ("report", "dflash-depth"), ("--help",)]
+)
+def test_a_closed_output_is_no_success(words: tuple[str, ...], night: Night, database_url: str, tmp_path: Path) -> None:
     environment = {**os.environ, "NIGHTSWEEP_DATABASE_URL": database_url, "NIGHTSWEEP_HOME": str(tmp_path)}
-    line = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "nightsweep.cli", "cells"]
+    line = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "nightsweep.cli", *words]
     shown = subprocess.run(line, stderr=subprocess.PIPE, text=True, env=environment, timeout=60)
     assert shown.returncode == 1
-    assert shown.stderr == "error: standard output is closed: what was asked for could not be written\n"
+    assert shown.stderr == "error: the output could not be written: it is closed\n"
+
+
+def test_what_goes_into_a_file_needs_no_standard_output(night: Night, database_url: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "NIGHTSWEEP_DATABASE_URL": database_url, "NIGHTSWEEP_HOME": str(tmp_path)}
+    target = tmp_path / "night.md"
+    words = ["report", "dflash-depth", "-o", str(target)]
+    for closed in (">&-", "2>&-", ">&- 2>&-"):
+        target.unlink(missing_ok=True)
+        line = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "nightsweep.cli", *words]
+        shown = subprocess.run(line, env=environment, timeout=60)
+        assert shown.returncode == 0
+        assert "dflash k=4" in target.read_text(encoding="utf-8")
