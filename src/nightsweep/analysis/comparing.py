@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from nightsweep.analysis.distributions import student_below
 from nightsweep.analysis.intervals import (
+    ENOUGH,
     LEVEL,
     Interval,
     Noise,
     Observation,
     Variance,
     combined,
+    each_once,
     interval_of,
     noise_of,
     quantile,
@@ -56,16 +58,41 @@ NOTHING_SHARED = Shared()
 
 
 @dataclass(frozen=True)
+class Growth:
+    """How what is known of a cell's noise grows with further windows of both sides, in degrees of freedom.
+
+    Attributes:
+        own, like: Of the cell's own kind of windows, and of all of its concurrency, as they are now.
+        each: What a further window adds: less than 1 where boots' effects take their part.
+        each_boot: What a further boot adds to what is known of boots.
+    """
+
+    own: float = 0.0
+    like: float = 0.0
+    each: float = 1.0
+    each_boot: float = 1.0
+
+    def windows(self, now: float, more: int) -> float:
+        """Return by how much the window noise is known after `more` windows of each side; see `Noise.own`."""
+        added = 2 * more * self.each
+        return next((df + added for df in (self.own, self.like) if df + added >= ENOUGH), now + added)
+
+
+AS_IF_ALONE = Growth()
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Config B against config A in one cell.
 
     Attributes:
         ratio, low, high: B divided by A, with its interval at the plain level; None where an interval cannot be given.
         verdict: Of B: better | worse | same (within `same_within`) | undecided.
-        needed: When undecided: further windows of each config that would decide it if the ratio is what it seems; None when
-            that is beyond reason, or nothing can be told.
+        needed: When undecided: further windows of each config that would decide it in its table, if ratio and scatter are what
+            they seem; None when that is beyond reason, or nothing can be told.
         why: What stands in the way, in words; None when there is a verdict.
         shared: What came with prompts that both sides drew.
+        growth: What further windows would add to what is known of the noise.
     """
 
     streams: int
@@ -81,6 +108,7 @@ class Comparison:
     why: str | None = None
     p: float | None = None
     shared: Shared = NOTHING_SHARED
+    growth: Growth = AS_IF_ALONE
 
 
 def compare(
@@ -97,7 +125,8 @@ def compare(
         family: Further windows of the same box and night, to know the noise by. Those of `a` and `b` count once, whether they
             are among them or not.
     """
-    noise = noise_of([*a, *b, *family])
+    everything = each_once([*a, *b, *family])
+    noise = noise_of(everything)
     cells: dict[tuple[int, float], tuple[list[Observation], list[Observation]]] = defaultdict(lambda: ([], []))
     for side, observations in enumerate((a, b)):
         for one in observations:
@@ -106,7 +135,8 @@ def compare(
         _cell(streams, temperature, pair, noise, same_within=same_within, level=level)
         for (streams, temperature), pair in sorted(cells.items(), key=lambda item: (item[0][1], item[0][0]))
     ]
-    return _held_together(found, level=level)
+    growth = _growth_of(everything, noise)
+    return _held_together([replace(one, growth=growth(one.streams, one.temperature)) for one in found], level=level)
 
 
 def _cell(
@@ -131,6 +161,24 @@ def _cell(
     return _no_lone_run(judged(replace(nothing, ratio=mean_b / mean_a, shared=shared), level=level))
 
 
+def _growth_of(observations: Sequence[Observation], noise: Noise) -> Callable[[int, float], Growth]:
+    """Return what tells how the noise of a kind of windows (streams, temperature) will be known; a window is given once."""
+    cells = Counter((one.cell, one.streams, one.temperature) for one in observations)
+    free: dict[tuple[int, float], int] = defaultdict(int)
+    for (_, streams, temperature), windows in cells.items():
+        free[streams, temperature] += windows - 1
+    boots = len({(one.config, one.boot) for one in observations}) - len({one.config for one in observations})
+    each_boot = min(1.0, noise.between_seen / boots) if boots else 1.0
+
+    def growth(streams: int, temperature: float) -> Growth:
+        kind = streams, temperature
+        own, like = noise.within.get(kind), noise.by_streams.get(streams)
+        each = 1 / noise.fewer if own is None else min(1.0, own.df / free[kind])
+        return Growth(0.0 if own is None else own.df, 0.0 if like is None else like.df, each, each_boot)
+
+    return growth
+
+
 def _shared(pair: tuple[Sequence[Observation], Sequence[Observation]], noise: Noise) -> Shared:
     """Return what the ratio of both means is spared, because windows of one draw had the same prompts."""
     one = pair[0][0]
@@ -151,24 +199,21 @@ def _no_lone_run(found: Comparison) -> Comparison:
         return found
     who = " and ".join(name for name, _ in sides)
     why = f"{who} rest{'s' if len(sides) == 1 else ''} on one run, and one run is not a measurement"
-    return replace(found, verdict=UNDECIDED, needed=max(1, found.needed or 1), why=why, p=None)
+    return replace(found, verdict=UNDECIDED, why=why, p=None)
 
 
 def judged(found: Comparison, *, level: float) -> Comparison:
-    """Return the comparison with interval and verdict, from its two sides' standard errors."""
+    """Return the comparison with interval and verdict by itself, from its two sides' standard errors."""
     assert found.a is not None
     assert found.b is not None
     assert found.ratio is not None
     se, df = difference(found.a, found.b, shared=found.shared)
     half, distance = quantile(level, df) * se, math.log(found.ratio)
     low, high = distance - half, distance + half
-    verdict, needed = _verdict(distance, half, within=math.log1p(found.same_within)), None
-    why: str | None = None
-    if verdict == UNDECIDED:
-        needed = windows_needed(found, se=se, level=level)
-        why = OPEN
+    verdict = _verdict(distance, half, within=math.log1p(found.same_within))
+    why = OPEN if verdict == UNDECIDED else None
     p = two_sided(distance, se, df)
-    return replace(found, low=math.exp(low), high=math.exp(high), verdict=verdict, needed=needed, why=why, p=p)
+    return replace(found, low=math.exp(low), high=math.exp(high), verdict=verdict, why=why, p=p)
 
 
 def difference(a: Interval, b: Interval, *, shared: Shared = NOTHING_SHARED) -> tuple[float, float]:
@@ -199,23 +244,57 @@ def _verdict(distance: float, half: float, *, within: float) -> str:
     return UNDECIDED
 
 
-def windows_needed(found: Comparison, *, se: float, level: float) -> int | None:
-    """Return further windows of each config until the verdict is likely, if the ratio is what it seems; None beyond reason.
+def windows_needed(found: Comparison, *, level: float = LEVEL, together: int = 1) -> int | None:
+    """Return further windows of each config until there is a verdict, if ratio and scatter stay what they seem.
 
-    The standard error must shrink so far that the interval lies on one side of 1, or inside of `same_within`, whichever comes
-    sooner. It shrinks with the root of the windows, as long as new windows come from new boots, too.
+    Then the interval lies inside of `same_within` at the plain level, or the difference stands at the strictest step that it may
+    be judged at in its table: whatever comes sooner. Both sides' variances shrink as their windows grow in number, as long as new
+    windows come from new boots, too, and the noise is known by more degrees of freedom.
+
+    Args:
+        found: With both sides, and a ratio above 0.
+        together: Cells that the level is shared among, this one with them: those that do not stand yet (`holm`).
+
+    Returns:
+        At least 1; None beyond reason (`MOST_WINDOWS`).
     """
+    assert found.ratio is not None
+    distance = abs(math.log(found.ratio))
+    inside = math.log1p(found.same_within) - distance
+
+    def decided(more: int) -> bool:
+        se, df = _later(found, more)
+        same = inside > 0 and two_sided(inside, se, df) <= 1 - level
+        return same or two_sided(distance, se, df) <= (1 - level) / together
+
+    if not decided(MOST_WINDOWS):
+        return None
+    open_at, decided_at = 0, MOST_WINDOWS
+    while decided_at - open_at > 1:
+        middle = (open_at + decided_at) // 2
+        open_at, decided_at = (open_at, middle) if decided(middle) else (middle, decided_at)
+    return decided_at
+
+
+def _later(found: Comparison, more: int) -> tuple[float, float]:
+    """Return `difference` as it would be after further windows of each side."""
     assert found.a is not None
     assert found.b is not None
-    assert found.ratio is not None
-    distance, within = abs(math.log(found.ratio)), math.log1p(found.same_within)
-    room = max(distance, within - distance)
-    wanted = room / quantile(level, math.inf)
-    if se == 0 or wanted <= 0:
-        return None
-    n = min(found.a.n, found.b.n)
-    more = math.ceil(n * (se / wanted) ** 2) - n
-    return max(1, more) if more <= MOST_WINDOWS else None
+    a, b = (_with_more(side, found.growth, more) for side in (found.a, found.b))
+    most = max(found.a.n, found.b.n)
+    shrunk = most / (most + more)  # of what equal prompts spare, if the new windows of both draw the same ones
+    shared = replace(found.shared, value=found.shared.value * shrunk, se=found.shared.se * shrunk)
+    return difference(a, b, shared=shared)
+
+
+def _with_more(side: Interval, growth: Growth, more: int) -> Interval:
+    windows, *boots = side.parts
+    shrunk = side.n / (side.n + more)
+    parts = [Variance(windows.value * shrunk, growth.windows(windows.df, more))]
+    for one in boots:
+        new = 2 * more * side.boots / side.n  # of both sides
+        parts.append(Variance(one.value * shrunk, one.df + new * growth.each_boot))
+    return replace(side, n=side.n + more, parts=tuple(parts))
 
 
 def two_sided(distance: float, se: float, df: float) -> float:
@@ -235,20 +314,24 @@ def holm(ps: Sequence[float], *, level: float = LEVEL) -> list[bool]:
 
 
 def _held_together(found: Sequence[Comparison], *, level: float) -> list[Comparison]:
-    """Take back verdicts of a difference that do not stand when all cells are looked at together (Holm)."""
+    """Take back verdicts of a difference that do not stand when all cells are looked at together (Holm); say what it takes."""
     claims = [index for index, one in enumerate(found) if one.p is not None]
     held = list(found)
     for index, stands in zip(claims, holm([found[i].p or 0.0 for i in claims], level=level), strict=True):
         one = found[index]
         if not stands and one.verdict in (BETTER, WORSE):
             why = f"{one.verdict} by itself, but not by enough for one of {len(claims)} cells looked at together"
-            together = 1 - (1 - level) / len(claims)
-            held[index] = replace(one, verdict=UNDECIDED, why=why, needed=_again(one, level=together))
-    return held
+            held[index] = replace(one, verdict=UNDECIDED, why=why)
+    return _with_needed(held, level=level)
 
 
-def _again(one: Comparison, *, level: float) -> int | None:
-    if one.a is None or one.b is None:
-        return None
-    se, _ = difference(one.a, one.b, shared=one.shared)
-    return windows_needed(one, se=se, level=level) or 1
+def _with_needed(held: Sequence[Comparison], *, level: float) -> list[Comparison]:
+    """Return the same with the windows that what is undecided needs: a lone run will be a claim as soon as it has a second."""
+    told = [1.0 if one.p is None else one.p for one in held if one.low is not None]
+    still = len(told) - sum(holm(told, level=level))
+    return [
+        replace(one, needed=windows_needed(one, level=level, together=still))
+        if one.verdict == UNDECIDED and one.low is not None
+        else one
+        for one in held
+    ]

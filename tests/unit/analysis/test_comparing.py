@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import NormalDist, fmean, stdev
 
 import pytest
 from hypothesis import given
@@ -52,6 +53,68 @@ def test_runs_that_scatter_more_than_they_differ_are_undecided_and_say_how_many_
     assert found.needed > 10
     nearer = against([20.0, 24.0, 17.0], [27.0, 31.0, 24.0])
     assert nearer.needed is None or nearer.needed < found.needed
+
+
+def spread_by(mean: float, *, cv: float, n: int) -> list[float]:
+    """Return windows of exactly this mean and coefficient of variation, whatever their number."""
+    raw = [NormalDist().inv_cdf((i + 0.5) / n) for i in range(n)]
+    return [mean * (1 + cv * (one - fmean(raw)) / stdev(raw)) for one in raw]
+
+
+def table(ratios: Sequence[float], *, cv: float, n: int, boots: bool = True) -> list[Comparison]:
+    """Compare two configs in a cell for each ratio, n windows of each side, each in a boot of its own or all in one."""
+    sides = [
+        [
+            one
+            for cell, ratio in enumerate(ratios)
+            for one in seen(
+                spread_by(20.0 * (ratio if side else 1.0), cv=cv, n=n),
+                config="ab"[side],
+                boots=range(1000 * cell, 1000 * cell + n) if boots else (0,),
+                temperature=cell / 10,
+                draws=range(1000 * side, 1000 * side + n),
+            )
+        ]
+        for side in (0, 1)
+    ]
+    return compare(*sides)
+
+
+@pytest.mark.parametrize("n", [2, 13])
+@pytest.mark.parametrize("cells", [1, 6, 10])
+@pytest.mark.parametrize(("ratio", "cv"), [(1.06, 0.1), (1.08, 0.1), (0.9, 0.2), (1.02, 0.01), (1.0, 0.05)])
+@pytest.mark.parametrize("boots", [True, False], ids=["boots of their own", "one boot"])
+def test_with_the_windows_that_it_is_said_to_need_a_table_is_decided_and_with_a_fifth_less_it_is_not(
+    ratio: float, cv: float, cells: int, n: int, boots: bool
+) -> None:
+    now = table([ratio] * cells, cv=cv, n=n, boots=boots)[-1]
+    if now.verdict != UNDECIDED:
+        return
+    assert now.needed is not None
+    assert table([ratio] * cells, cv=cv, n=n + now.needed, boots=boots)[-1].verdict != UNDECIDED
+    fewer = int(0.8 * now.needed)
+    assert table([ratio] * cells, cv=cv, n=n + fewer, boots=boots)[-1].verdict == UNDECIDED
+
+
+def test_a_cell_of_a_table_needs_no_more_for_those_that_stand_already() -> None:
+    ratios = [1.5] * 9 + [1.06]
+    among, alone = table(ratios, cv=0.1, n=8)[-1], table([1.06], cv=0.1, n=8)[-1]
+    assert among.verdict == alone.verdict == UNDECIDED
+    assert among.needed == alone.needed
+    assert table(ratios, cv=0.1, n=8 + (among.needed or 0))[-1].verdict == BETTER
+
+
+def test_a_lone_run_needs_what_its_table_will_ask_of_it() -> None:
+    family = [one for k in range(6) for one in seen(spread_by(100.0, cv=0.1, n=6), config=f"f{k}", streams=8)]
+    a, b = (seen([rate], config=side, streams=8) for side, rate in (("a", 100.0), ("b", 112.0)))
+    (lone,) = compare(a, b, family=family)
+    needed = lone.needed or 0
+    assert needed > 1
+    more = [
+        seen(spread_by(rate, cv=0.1, n=1 + needed), config=side, streams=8, draws=range(at, at + 1 + needed))
+        for side, rate, at in (("a", 100.0, 100), ("b", 112.0, 300))
+    ]
+    assert compare(*more, family=family)[0].verdict == BETTER
 
 
 def test_one_run_of_each_is_no_measurement_whatever_it_says() -> None:
