@@ -18,6 +18,8 @@ from typing import NoReturn
 
 import click
 
+from nightsweep import __version__
+
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("nightsweep.cli.demo", "Run a whole sweep on a simulated engine, with everything embedded."),
     "new": ("nightsweep.cli.new", "Write a sweep file from a running container."),
@@ -152,7 +154,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
-@click.version_option(package_name="nightsweep", prog_name="nightsweep")
+@click.version_option(__version__, prog_name="nightsweep")
 def root() -> None:
     """Sweep engine configs at night, keep every number with its conditions, have production back by morning.
 

@@ -248,6 +248,15 @@ GENERIC = (
     ),
     cause(
         "engine_died",
+        r"^CUDA error \([^()]{1,300}:\d{1,6}\): \S",
+        needle="CUDA error (",
+        retry=SAME,
+        weight=HINT,
+        remedy="a kernel of the engine's libraries (FlashAttention and its kin end the process by themselves) failed on the "
+        "GPU: try another attention backend, of the draft too (speculative.attention_backend), or another image",
+    ),
+    cause(
+        "engine_died",
         r"Failed core proc\(s\): \{[^}]{0,500}: -(?:11|6)\b|exit code:? -11\b|Segfault encountered|^Segmentation fault"
         r"|Fatal Python error: (?:Segmentation fault|Aborted)",
         words="core code Segfault Segmentation Fatal",

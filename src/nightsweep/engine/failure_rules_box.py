@@ -34,7 +34,8 @@ HARDWARE: tuple[Cause, ...] = (
     ),
     cause(
         "gpu_arch_unsupported",
-        r"no kernel image is available|Value '(?P<arch>sm_\w+)' is not defined|This kernel only supports "
+        r"no kernel image is available|device kernel image is invalid|Value '(?P<arch>sm_\w+)' is not defined"
+        r"|This kernel only supports "
         r"(?P<only>sm\w+)"
         r"|No supported CUDA architectures found|provided PTX was compiled with an unsupported toolchain"
         r"|is not compatible with the current PyTorch installation|Unsupported gpu architecture '(?P<gpu>\w+)'"

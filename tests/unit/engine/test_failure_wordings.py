@@ -229,6 +229,11 @@ FAILURES: list[tuple[str, str]] = [
     ("port_in_use", f"{SGL}ValueError: server port at 30000 is not available in 20 seconds. python3 -m sglang (pid 7)"),
     ("port_in_use", "OSError: [Errno 48] Address already in use"),
     ("gpu_arch_unsupported", "RuntimeError: CUDA error: no kernel image is available for execution on the device"),
+    (
+        "gpu_arch_unsupported",
+        "CUDA error (/workspace/.deps/vllm-flash-attn-src/hopper/flash_fwd.h:199): device kernel image is invalid",
+    ),
+    ("engine_died", "CUDA error (/workspace/csrc/attention/fwd.cu:88): unspecified launch failure"),
     ("gpu_arch_unsupported", "ptxas fatal   : Value 'sm_121a' is not defined for option 'gpu-name'"),
     ("gpu_arch_unsupported", "RuntimeError: No supported CUDA architectures found for major versions [10]."),
     ("gpu_arch_unsupported", "RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain."),
