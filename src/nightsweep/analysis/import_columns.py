@@ -217,15 +217,20 @@ class Place:
     zone: tzinfo
 
 
-def row_of(columns: Columns, place: Place, *, flags: Mapping[str, str] | None = None) -> ImportedRow:
+def row_of(
+    columns: Columns, place: Place, *, flags: Mapping[str, str] | None = None, failed: str | None = None
+) -> ImportedRow:
     """Return the row of these columns; what is absent or empty is not known.
+
+    Args:
+        failed: The kind of a run of which nothing came: a flagged row, which has no rate unless a column says one.
 
     Raises:
         Wrong: With the first column that cannot be meant.
     """
     given = {name: value for name, value in columns.items() if value is not None and value != ""}
     texts = {name: text_of(name, given[name]) for name in (*TEXTS, *CONDITIONS) if name in given}
-    kind, rate = _rate(given)
+    kind, rate = _rate(given) if failed is None or RATES.keys() & given.keys() else (failed, None)
     date, left_open = moment("date", given["date"], zone=place.zone) if _told(given, "date") else (None, None)
     return ImportedRow(
         file=place.file,

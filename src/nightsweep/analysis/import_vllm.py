@@ -35,6 +35,7 @@ from nightsweep.analysis.import_vllm_keys import NOT_KEPT, OF_THE_LOAD, TOLD, Re
 from nightsweep.analysis.imported import BENCH_SERVE, BENCH_SWEEP, ImportedRow
 from nightsweep.errors import InvalidImport
 from nightsweep.plan.mistakes import shown
+from nightsweep.plan.words import WHOLE_RUN
 
 MILLI = 1e-3
 UNEQUAL = 0.01
@@ -170,12 +171,15 @@ def row_of_result(one: Record, place: Place, *, given: Mapping[str, str]) -> Imp
         raise NoStreams("max_concurrency", f"{said}; --skip-open-loop leaves such runs out")
     if not _there(one, "output_throughput") and not RATES.keys() & given.keys():
         raise Wrong("output_throughput", f"found {shown(one.get('output_throughput'))}; {AS_WRITTEN}")
-    fields = {**_config(one, tool=place.tool), **_numbers(one), **_load(one), **_metadata(one, place.tool)}
+    flags = _flags(one)
+    failed = bool(flags) and _nothing_came(one)
+    numbers = _of_nothing(one) if failed else _numbers(one)
+    fields = {**_config(one, tool=place.tool), **numbers, **_load(one), **_metadata(one, place.tool)}
     columns = {**{column: value for column, (_, value) in fields.items()}, **given}
     if place.tool == BENCH_SERVE and "engine" not in columns and _has_counters(one):
         columns["engine"] = "vllm"
     try:
-        return row_of(columns, place, flags=_flags(one))
+        return row_of(columns, place, flags=flags, failed=WHOLE_RUN if failed else None)
     except Wrong as wrong:
         if wrong.column in given or wrong.column not in fields:
             raise
@@ -282,6 +286,10 @@ def _agrees(one: Record) -> None:
 
 def _numbers(one: Record) -> Fields:
     _agrees(one)
+    return _written(one) | dict(_times(one)) | _acceptance(one)
+
+
+def _written(one: Record) -> Fields:
     fields: Fields = {
         column: (key, one.get(key))
         for column, key in (
@@ -293,7 +301,18 @@ def _numbers(one: Record) -> Fields:
             ("generation_tokens", "total_output_tokens"),
         )
     }
-    return fields | {"n": ("n", 1)} | dict(_times(one)) | _acceptance(one)
+    return fields | {"n": ("n", 1)}
+
+
+def _nothing_came(one: Record) -> bool:
+    """Whether no request brought a token: the client wrote a rate of 0, and 0 for times that there are not."""
+    return _read(one, "output_throughput", _from_0) == 0 and not _read(one, "total_output_tokens", count_of)
+
+
+def _of_nothing(one: Record) -> Fields:
+    """Return what is known of such a run: when and how long it ran, with how many streams, and that no token came."""
+    told = ("concurrency", "temperature", "date", "window_s", "generation_tokens", "n")
+    return {column: field for column, field in _written(one).items() if column in told}
 
 
 def _times(one: Record) -> Iterator[tuple[str, tuple[str, float]]]:
@@ -324,6 +343,10 @@ def _acceptance(one: Record) -> Fields:
 
 def _as_it_is(one: Record, key: str) -> tuple[str, Any]:
     return key, one.get(key)
+
+
+def _from_0(key: str, value: Any) -> float:
+    return number_of(key, value, least=0)
 
 
 def _percent(key: str, value: Any) -> float:

@@ -31,7 +31,7 @@ class ImportedRow:
 
     Attributes:
         document: The engine config, as far as it is stated (see `nightsweep.plan.fingerprint.config_document`).
-        rate: tokens / second, all streams; what it is a rate of, `kind` says.
+        rate: tokens / second, all streams; what it is a rate of, `kind` says. None of a flagged run of which nothing came.
         numbers: Columns of a window by their names in the store.
         boot: The file's own word for the boot that it is of; None where it has none.
         boot_facts: Columns of a boot by their names in the store.
@@ -50,7 +50,7 @@ class ImportedRow:
     kind: str
     concurrency: int
     temperature: Decimal
-    rate: float
+    rate: float | None
     box: str
     numbers: Mapping[str, Any] = field(default_factory=dict)
     boot: str | None = None

@@ -314,6 +314,20 @@ def test_a_run_with_failed_requests_enters_no_mean() -> None:
     assert read(old).rows[0].flags == {"request_failed": "5 of 8 requests were completed"}
 
 
+NOTHING_CAME = {"completed": 0, "failed": 8, "output_throughput": 0, "total_output_tokens": 0, "mean_ttft_ms": 0.0}
+
+
+def test_a_run_of_which_every_request_failed_is_flagged_and_has_no_number_that_it_did_not_bring() -> None:
+    (row,) = read(a_result(**NOTHING_CAME)).rows
+    assert (row.rate, row.kind, row.concurrency) == (None, "whole_run", 4)
+    assert row.flags == {"request_failed": "8 requests failed"}
+    assert sorted(row.numbers) == ["generation_tokens", "seconds"]
+    with pytest.raises(InvalidImport, match="output_throughput: found 0; write a number above 0"):
+        read(a_result(**NOTHING_CAME | {"completed": 8, "failed": 0}))
+    with pytest.raises(InvalidImport, match="output_throughput: found 0; write a number above 0"):
+        read(a_result(failed=1, output_throughput=0))  # tokens came, so it was not 0
+
+
 def test_a_run_without_a_number_of_streams_is_refused_or_left_out() -> None:
     both = [a_result(max_concurrency=None, request_rate=4.0), a_result()]
     with pytest.raises(InvalidImport, match=r"result 1: max_concurrency: it is null.*--skip-open-loop"):
