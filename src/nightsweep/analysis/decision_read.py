@@ -47,13 +47,14 @@ def decision_blocks(
         documents: What the windows' fingerprints stand for, to name the conditions that differ; None where they were not read.
     """
     found = None if plan is None else decision_in(plan, windows=windows, boots=boots, documents=documents)
-    if found is None:
+    if plan is None or found is None:
         return
     from nightsweep.analysis.blocks import Bullets, Heading, Paragraph
-    from nightsweep.analysis.decision_said import decision_said, decision_table
+    from nightsweep.analysis.decision_said import decision_said, decision_table, weighed_said
 
     yield Heading(2, "Decision")
     yield Paragraph(printable(decision_said(found)))
+    yield Paragraph(printable(f"Ranked by: {weighed_said(found, plan)}"))
     standings = decision_table(found, simulated=simulated)
     if standings is not None:
         yield standings

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from nightsweep.analysis.racing import CONFIDENCE, INDIFFERENT, Standing
 from nightsweep.analysis.rounds import DECIDED, MOST, NOBODY, OPENING, Decision
 from nightsweep.analysis.tables import Column, Group, Row, Table
-from nightsweep.analysis.text import plural, printable, temperature
+from nightsweep.analysis.text import plural, printable, several, temperature
 from nightsweep.plan.model import SweepPlan
 from nightsweep.plan.words import CONTROL_ROUND
 
@@ -117,12 +118,24 @@ def objective_said(plan: SweepPlan) -> str:
     return f"weighted geometric mean of decode rates: {shares}"
 
 
+def weighed_said(decision: Decision, plan: SweepPlan) -> str:
+    """Return what the lead is a lead in, with the places of it that nobody measured."""
+    untold = not_measured_said(decision.not_measured)
+    return objective_said(plan) + (f"; {untold}" if untold else "")
+
+
+def not_measured_said(places: Sequence[tuple[int, Decimal]]) -> str | None:
+    """Return which places (streams, temperature) an objective weighs without a window; None for none."""
+    listed = several([f"c={streams} T={temperature(degree)}" for streams, degree in places])
+    return f"not measured, told by pooled acceptance: {listed}" if places else None
+
+
 def ruling(decision: Decision, plan: SweepPlan) -> dict[str, Any]:
     """Return how a sweep's own rule decided, as it is kept with a person's decision; configs by name and fingerprint.
 
     Units:
-        As `decision_document`; `weights` are [streams, temperature, weight] of each place. They are the plan's own, not scaled:
-        only their ratios count.
+        As `decision_document`, which has `not_measured`, too; `weights` are [streams, temperature, weight] of each place. They
+        are the plan's own, not scaled: only their ratios count.
     """
     fingerprints = {config.name: config.fingerprint for config in plan.configs}
     standings = [
@@ -135,7 +148,8 @@ def ruling(decision: Decision, plan: SweepPlan) -> dict[str, Any]:
         "round": decision.number,
         "said": decision_said(decision),
         "objective": objective_said(plan),
-        "weights": [[c, float(t), weight] for c, t, weight in (() if plan.decide is None else plan.decide.weights)],
+        "weights": _weights_document(plan),
+        "not_measured": _places_document(decision),
         "leader": standings[0]["fingerprint"] if standings else None,
         "standings": standings,
         "dropped": dict(decision.dropped),
@@ -143,12 +157,26 @@ def ruling(decision: Decision, plan: SweepPlan) -> dict[str, Any]:
     }
 
 
+def _weights_document(plan: SweepPlan) -> list[list[float]]:
+    return [[c, float(t), weight] for c, t, weight in (() if plan.decide is None else plan.decide.weights)]
+
+
+def _places_document(decision: Decision) -> list[list[float]]:
+    return [[streams, float(degree)] for streams, degree in decision.not_measured]
+
+
+def weighed_document(decision: Decision, plan: SweepPlan) -> Mapping[str, Any]:
+    """Return `decision_document` with what is decided: `objective` in words, and `weights` as `ruling` has them."""
+    return {**decision_document(decision), "objective": objective_said(plan), "weights": _weights_document(plan)}
+
+
 def decision_document(decision: Decision) -> Mapping[str, Any]:
     """Return a decision as JSON knows it.
 
     Units:
         Ratios: `behind` is of the leader's objective, `lead` with its interval of the config's own, `within` half the width of
-        the interval of the logarithm of either; None where nothing tells how far it scatters.
+        the interval of the logarithm of either; None where nothing tells how far it scatters. `not_measured` are [streams,
+        temperature] of places that are weighed without a window.
     """
     return {
         "state": decision.state,
@@ -160,6 +188,7 @@ def decision_document(decision: Decision) -> Mapping[str, Any]:
             for task in decision.left
         },
         "standings": [_standing_document(one) for one in decision.standings],
+        "not_measured": _places_document(decision),
         "dropped": dict(decision.dropped),
         "caveats": list(decision.caveats),
     }

@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 
 from nightsweep.analysis.deciding import Round, final_standings, next_round
 from nightsweep.analysis.differing import differences, flat
@@ -63,6 +64,8 @@ class Decision:
         dropped: Contenders that are out for another reason than their numbers, with that.
         caveats: What else is to be known of it, a sentence each.
         begun: Whether a window of the round in hand is stored already.
+        not_measured: Places (streams, temperature) that the objective weighs and at which a config that may be the best has no
+            window: other places' acceptance and step times tell it.
     """
 
     state: str
@@ -73,6 +76,7 @@ class Decision:
     dropped: Mapping[str, str] = field(default_factory=dict)
     caveats: tuple[str, ...] = ()
     begun: bool = False
+    not_measured: tuple[tuple[int, Decimal], ...] = ()
 
     @property
     def over(self) -> bool:
@@ -137,7 +141,10 @@ class _Replay:
             for name in sorted(self.untold)
         ]
         caveats += _mixed(self.held, self.by_name)
-        return Decision(state, number, why, left, self._standings(), self.dropped, tuple(caveats))
+        found = self._standings()
+        return Decision(
+            state, number, why, left, found, self.dropped, tuple(caveats), not_measured=self._not_measured(found)
+        )
 
     @property
     def active(self) -> list[str]:
@@ -146,6 +153,15 @@ class _Replay:
 
     def _standings(self) -> tuple[Standing, ...]:
         return tuple(final_standings(self.runs, self.active, self.rule)) if self.active else ()
+
+    def _not_measured(self, found: Sequence[Standing]) -> tuple[tuple[int, Decimal], ...]:
+        seen = {(run.config, run.place) for run in self.runs}
+        may_be_best = [one.config for one in found if one.open]
+        return tuple(
+            (place[0], degree)
+            for place, degree in self.exact.items()
+            if any((name, place) not in seen for name in may_be_best)
+        )
 
     def _ending(self) -> str:
         if not self.active:

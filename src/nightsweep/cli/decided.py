@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from decimal import Decimal
 from typing import Any
 
 from nightsweep.analysis import text
@@ -139,9 +140,14 @@ def _ruled(rule: Mapping[str, Any] | None) -> Iterator[Line]:
     """Yield what the sweep's own rule made of it."""
     if rule is None:
         return
+    from nightsweep.analysis.decision_said import not_measured_said  # lists have no use for the rule
+
     yield Line("the sweep's own rule (`repeats: {mode: decide}`)", style="title")
     yield Line(f"  {rule['said']}")
     yield Line(f"  objective: {rule['objective']}")
+    untold = not_measured_said([(streams, Decimal(str(degree))) for streams, degree in rule.get("not_measured", ())])
+    if untold is not None:
+        yield Line(f"  {untold}")
     for one in rule["standings"]:
         low, high = one["lead_low"], one["lead_high"]
         known = "" if low is None else f" (95%: {100 * low:.1f} to {100 * high:.1f}%)"

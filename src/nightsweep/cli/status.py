@@ -21,6 +21,7 @@ from nightsweep.errors import holder_said
 
 if TYPE_CHECKING:
     from nightsweep.analysis.rounds import Decision
+    from nightsweep.plan.model import SweepPlan
     from nightsweep.plan.queue import Scheduled
 
 REFRESH = 2.0
@@ -119,7 +120,7 @@ def _detail_lines(queries: Queries, sweep: SweepRow, *, limit: int, now: datetim
         seconds = time_left(plan, progress, boots=boots)
         decision = decision_in(plan, windows=windows, boots=boots)
     facts = [*_facts(sweep, progress, seconds=seconds, now=now), *_production(queries, sweep)]
-    facts += [] if decision is None else _decided(decision)
+    facts += [] if decision is None or plan is None else _decided(decision, plan)
     for label, value in facts:
         yield Line(f"  {label:<9}{value}", spans=((2, 2 + len(label), "heading"),))
     if decision is not None:
@@ -135,12 +136,13 @@ def _detail_lines(queries: Queries, sweep: SweepRow, *, limit: int, now: datetim
         yield from (_event_line(event, width=width) for event in events)
 
 
-def _decided(decision: Decision) -> list[tuple[str, str]]:
-    """Return how the decision stands, and why the windows that are left are next."""
-    from nightsweep.analysis.decision_said import decision_said
+def _decided(decision: Decision, plan: SweepPlan) -> list[tuple[str, str]]:
+    """Return how the decision stands, in what, and why the windows that are left are next."""
+    from nightsweep.analysis.decision_said import decision_said, weighed_said
 
     following = [] if decision.over else [("next", f"round {decision.number}: {text.printable(decision.why)}")]
-    return [("decision", text.printable(decision_said(decision))), *following]
+    ranked = ("ranks by", text.printable(weighed_said(decision, plan)))
+    return [("decision", text.printable(decision_said(decision))), ranked, *following]
 
 
 def _standings(decision: Decision, *, simulated: bool) -> Iterator[Line]:
@@ -314,9 +316,9 @@ def _sweep_document(queries: Queries, sweep: SweepRow, *, limit: int) -> documen
         progress = progress_of(plan, windows=windows, prefills=queries.prefills(of_sweep), boots=boots)
         decision = decision_in(plan, windows=windows, boots=boots)
         if decision is not None:
-            from nightsweep.analysis.decision_said import decision_document
+            from nightsweep.analysis.decision_said import weighed_document
 
-            document["decision"] = decision_document(decision)
+            document["decision"] = weighed_document(decision, plan)
         document["configs"] = [documents.progress_document(config) for config in progress]
         document["left_seconds"] = time_left(plan, progress, boots=boots)
     document["events"] = [documents.event_document(event) for event in queries.events(sweep.sweep_id, limit=limit)]

@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 
 from nightsweep.analysis.decision_said import decision_document, decision_said, decision_table
 from nightsweep.analysis.racing import Standing
@@ -253,6 +254,16 @@ def test_numbers_of_what_was_not_applied_decide_nothing() -> None:
     later = night.decision()
     assert later.dropped == {"k=3": "not applied as asked: num_speculative_tokens"}
     assert later.standings[0].config == "k=4"
+
+
+def test_places_that_are_weighed_and_never_measured_are_named_until_they_are() -> None:
+    objective = ("max: 12", "max: 12, objective: {concurrency: {1: 2, 16: 1}}")
+    night = Night(a_plan(objective), CLEAR)
+    assert night.decision().not_measured == (), "before the opening is over nobody leads"
+    assert night.spend()[-1].not_measured == ((1, Decimal("1.00")),)
+    each = Night(a_plan(objective, ("max: 12", "pooled: false, max: 12")), CLEAR)
+    end = each.spend()[-1]
+    assert (end.state, end.not_measured) == (DECIDED, ())
 
 
 def test_without_any_contender_nothing_is_decided() -> None:

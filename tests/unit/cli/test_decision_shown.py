@@ -26,6 +26,8 @@ from tests.unit.analysis.test_rounds import CLEAR, CLOSE
 from tests.unit.cli.calling import call
 from tests.unit.cli.test_plan import json_of, lines_of
 
+OBJECTIVE = "geometric mean of decode rates at 1, 4, 16 streams and T=0.7, 1.0, all alike"
+NOT_MEASURED = "not measured, told by pooled acceptance: c=1 T=0.7; c=4 T=1.0"
 NAMES = {config.fingerprint: config.name for config in test_rounds.a_plan().configs}
 
 
@@ -83,6 +85,8 @@ def test_status_says_what_is_open_who_leads_and_why_the_next_windows_are_next() 
     (decision,) = [line for line in lines if line.startswith("  decision")]
     assert "undecided in round 2: 2 of 3 may still be the best" in decision
     assert "leads" in decision
+    (ranked,) = [line for line in lines if line.startswith("  ranks by")]
+    assert ranked == f"  ranks by {OBJECTIVE}; {NOT_MEASURED}"
     (then,) = [line for line in lines if line.startswith("  next")]
     assert "round 2: 2 of 3 configs may still be the best" in then
     assert any(line.split()[0] == "k=4" and line.endswith("behind") for line in lines if line.strip())
@@ -93,6 +97,9 @@ def test_status_says_what_is_open_who_leads_and_why_the_next_windows_are_next() 
 def test_status_tells_programs_as_much() -> None:
     document = json.loads(call(status, "which", "--json", queries=queries_of(opened(CLOSE))).output)
     assert document["decision"]["state"] == "open"
+    assert document["decision"]["objective"] == OBJECTIVE
+    assert document["decision"]["weights"][0] == [1, 0.7, 1.0]
+    assert document["decision"]["not_measured"] == [[1, 0.7], [4, 1.0]]
     assert set(document["decision"]["left"]) == {"k=2", "k=3"}
     assert [one["open"] for one in document["decision"]["standings"]] == [True, True, False]
 
@@ -135,6 +142,7 @@ def test_the_nights_summary_has_the_decision_and_each_round_with_why() -> None:
     text = markdown.document(summary_blocks(summary))
     assert "## Decision" in text
     assert decision_said(night.decision()) in text
+    assert f"Ranked by: {OBJECTIVE}; {NOT_MEASURED}" in text
     assert text.count("round 2 begins: k=3 and k=2 confirmed by a fresh boot") == 1, "a later start said it again"
 
 
@@ -145,6 +153,7 @@ def test_the_report_has_the_decision_and_no_repeats_that_nobody_asked_for() -> N
     text = report_markdown(sweep, boots=boots, windows=windows, prefills=(), plan=night.plan, software_version="1")
     assert "## Decision" in text
     assert decision_said(night.decision()) in text
+    assert f"Ranked by: {OBJECTIVE}; {NOT_MEASURED}" in text
     assert "repeats where the decision between 3 configs is open" in text
 
 
@@ -190,7 +199,7 @@ def test_a_persons_decision_keeps_the_rules_own_end_and_does_not_warn_of_what_th
     assert rule is not None
     assert (rule["state"], rule["said"]) == ("decided", decision_said(night.decision()))
     assert [one["config"] for one in rule["standings"]] == ["k=3", "k=4", "k=2"]
-    assert rule["objective"] == "geometric mean of decode rates at 1, 4, 16 streams and T=0.7, 1.0, all alike"
+    assert rule["objective"] == OBJECTIVE
     assert rule["weights"] == [[streams, degree, 1.0] for streams in (1, 4, 16) for degree in (0.7, 1.0)]
     assert decision.evidence.runner_up == next(c.fingerprint for c in night.plan.configs if c.name == "k=4")
     assert not any("not shown to be better" in one for one in decision.evidence.warnings)
@@ -212,10 +221,21 @@ def test_a_persons_decision_keeps_the_rules_own_end_and_does_not_warn_of_what_th
     assert not any("plain" in one for one in decision.evidence.warnings)
     lines = [line.text for line in decision_lines(decision, state="standing", changes=(), skipped=())]
     assert f"  {rule['said']}" in lines
+    assert lines[lines.index(f"  objective: {OBJECTIVE}") + 1] == f"  {NOT_MEASURED}"
     by_itself = next(at for at, line in enumerate(lines) if line.startswith("  each cell by itself, which the rule"))
     assert lines[by_itself + 1].startswith("  against k=4 at ")
     assert not any(line.startswith("  against ") for line in lines[:by_itself])
     assert any(line.startswith("  k=4: the leader is ahead by ") and "(95%: " in line for line in lines)
+
+
+def test_a_decision_of_before_its_places_were_kept_is_shown_as_it_is() -> None:
+    night = opened(CLEAR)
+    decision = chosen(night, "k=3", "k=2")
+    rule = {key: value for key, value in (decision.evidence.rule or {}).items() if key != "not_measured"}
+    old = replace(decision, evidence=replace(decision.evidence, rule=rule))
+    lines = [line.text for line in decision_lines(old, state="standing", changes=(), skipped=())]
+    assert f"  objective: {OBJECTIVE}" in lines
+    assert not any("not measured" in line for line in lines)
 
 
 def test_a_choice_that_the_rule_did_not_make_or_has_not_made_yet_is_warned_of_first() -> None:
