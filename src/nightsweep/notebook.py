@@ -11,6 +11,7 @@ Units stand in the columns' names. pandas is imported when the first frame is ma
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -70,15 +71,16 @@ def open(database_url: str | None = None) -> Iterator[Notebook]:
     """Yield the store of this machine, or of another database.
 
     Args:
-        database_url: PostgreSQL; None is NIGHTSWEEP_DATABASE_URL, or the embedded one, which is started.
+        database_url: As in NIGHTSWEEP_DATABASE_URL; None is that variable's, or the embedded one, which is started.
 
     Raises:
+        InvalidSetting: It is no URL of PostgreSQL.
         StoreUnavailable: It cannot be reached.
     """
     from nightsweep import wiring
 
-    chosen = wiring.settings()
-    chosen = chosen if database_url is None else replace(chosen, database_url=database_url)
+    given = {} if database_url is None else {"NIGHTSWEEP_DATABASE_URL": database_url}
+    chosen = wiring.settings({**os.environ, **given})
     with wiring.open_queries(chosen) as queries:
         yield Notebook(queries)
 

@@ -224,7 +224,7 @@ def _end_at_once(code: int) -> None:
 
 
 def _run() -> None:
-    from nightsweep.errors import PlanError, SweepError
+    from nightsweep.errors import PlanError, StoreUnavailable, SweepError
 
     try:
         root(prog_name="nightsweep")
@@ -232,7 +232,8 @@ def _run() -> None:
         click.echo(f"error: {error}", err=True)
         sys.exit(EXIT_USAGE)
     except SweepError as error:
-        click.echo(f"error: {error}", err=True)
+        looked = type(error) is not StoreUnavailable or _asked_for() == "doctor"
+        click.echo(f"error: {error}{'' if looked else '; `nightsweep doctor` looks for what is wrong'}", err=True)
         sys.exit(EXIT_FAILED)
     except BrokenPipeError:  # `nightsweep cells | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -32,6 +32,7 @@ from nightsweep.engine.registry import engine_for
 from nightsweep.errors import BadFilter, ExtraMissing, NotFound, SeveralConfigs, Unwritable
 from nightsweep.measurement.derive import derive
 from nightsweep.notebook import Notebook
+from nightsweep.settings import InvalidSetting
 from nightsweep.store.keys import NAMED
 from nightsweep.store.postgres import PostgresStore
 from nightsweep.store.queries import Queries
@@ -328,3 +329,14 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     said = "import sys, nightsweep; print({'pandas', 'sqlalchemy', 'numpy', 'nightsweep.notebook'} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "set()"
+
+
+def test_a_notebook_takes_a_url_as_the_environment_does_and_refuses_what_is_none(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NIGHTSWEEP_HOME", str(tmp_path))
+    plain = database_url.replace("postgresql+psycopg://", "postgres://")
+    with nightsweep.open(plain) as notebook:
+        assert notebook.cells().empty
+    with pytest.raises(InvalidSetting, match="give a PostgreSQL URL"), nightsweep.open("garbage"):
+        pass
