@@ -13,9 +13,9 @@ from nightsweep.analysis.premises import Accepted, state_of
 from nightsweep.cli import render
 from nightsweep.cli.decided import decision_document, decision_lines, decisions_table
 from nightsweep.cli.deciding import Decisions, Judged, Reach, judge, reach
-from nightsweep.cli.outputs import output_option
+from nightsweep.cli.outputs import echo, output_option, write_output
 from nightsweep.cli.reading import Queries
-from nightsweep.errors import InvalidPlan, NotFound, Unwritable
+from nightsweep.errors import InvalidPlan, NotFound
 from nightsweep.plan.model import SweepPlan
 
 if TYPE_CHECKING:
@@ -48,6 +48,9 @@ def command(ctx: click.Context, *, as_json: bool, with_retired: bool) -> None:
       nightsweep decisions export 3 --as compose
     """
     if ctx.invoked_subcommand is not None:
+        if as_json or with_retired:
+            said = f"{'--json' if as_json else '--all'} before {ctx.invoked_subcommand} is of the list, and would do nothing"
+            raise click.UsageError(f"{said}: an option of {ctx.invoked_subcommand} stands after it", ctx=ctx)
         return
     reached = reach(ctx)
     with reached.queries() as queries, reached.decisions() as store:
@@ -82,16 +85,24 @@ def show(ctx: click.Context, *, decision_id: int, as_json: bool, reask: bool, ou
       nightsweep decisions show 3
       nightsweep decisions show 3 --reask -o again.yaml && nightsweep plan again.yaml
     """
+    if reask and as_json:
+        raise click.UsageError(
+            "--reask writes a sweep file, which is YAML: leave --json out, or ask once more", ctx=ctx
+        )
     with _opened(reach(ctx), decision_id) as (judged, _, queries):
         content = _reasked(judged, queries) if reask else None
+    if content is None and as_json:
+        content = render.json_text(decision_document(judged)) + "\n"
     if content is not None:
-        _write(content, output)
-    elif as_json:
-        render.print_json(decision_document(judged))
+        write_output(output, content)
+        return
+    state = state_of(judged.decision, judged.changes)
+    skipped = (*judged.decision.evidence.unknown, *judged.now.skipped)
+    lines = list(decision_lines(judged.decision, state=state, changes=judged.changes, skipped=skipped))
+    if output is None:
+        render.write(lines)
     else:
-        state = state_of(judged.decision, judged.changes)
-        skipped = (*judged.decision.evidence.unknown, *judged.now.skipped)
-        render.write(decision_lines(judged.decision, state=state, changes=judged.changes, skipped=skipped))
+        write_output(output, "".join(f"{render.plain_text(line)}\n" for line in lines))
 
 
 def _reasked(judged: Judged, queries: Queries) -> str:
@@ -121,19 +132,6 @@ def _why_unread(judged: Judged, queries: Queries) -> str:
     return "this version reads it no more"
 
 
-def _write(content: str, output: Path | None) -> None:
-    from nightsweep.service.telling import replace_file
-
-    if output is None:
-        click.echo(content, nl=False)
-        return
-    try:
-        replace_file(output, content)
-    except OSError as error:
-        raise Unwritable(path=str(output), reason=error.strerror or str(error)) from error
-    click.echo(f"wrote {output}", err=True)
-
-
 @command.command("accept")
 @_ID
 @click.option("--reason", required=True, callback=_said, metavar="TEXT", help="Why the decision stands all the same.")
@@ -161,7 +159,7 @@ def accept(ctx: click.Context, *, decision_id: int, reason: str, premises: tuple
         at = reached.now()
         looked_at = {name: Accepted(open_ones[name].new, reason, at) for name in premises or tuple(open_ones)}
         store.accept(decision_id, looked_at)
-    click.echo(f"decision {decision_id}: accepted {', '.join(looked_at)}")
+    echo(f"decision {decision_id}: accepted {', '.join(looked_at)}")
 
 
 @command.command("retire")
@@ -178,7 +176,7 @@ def retire(ctx: click.Context, *, decision_id: int, why: str) -> None:
     reached = reach(ctx)
     with reached.decisions() as store:
         changed = store.retire(decision_id, why=why, at=reached.now())
-    click.echo(f"decision {decision_id} is retired" if changed else f"decision {decision_id} was retired already")
+    echo(f"decision {decision_id} is retired" if changed else f"decision {decision_id} was retired already")
 
 
 @command.command("export")
@@ -209,7 +207,7 @@ def export(ctx: click.Context, *, decision_id: int, form: str, output: Path | No
     decision = judged.decision
     state = state_of(decision, judged.changes)
     chosen, fallback = (_shipped(plan, name, file_text=file_text) for name in (decision.chosen, decision.fallback))
-    _write(exported(decision, chosen, fallback, form=form, state=state), output)
+    write_output(output, exported(decision, chosen, fallback, form=form, state=state))
 
 
 def _shipped(plan: SweepPlan, fingerprint: str, *, file_text: str) -> Shipped:

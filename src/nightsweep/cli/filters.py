@@ -55,15 +55,22 @@ def filter_options(*, cells: bool, without: Collection[str] = ()) -> Callable[[F
             "--before", metavar="AGE|DATE", expose_value=False, callback=_moment, help="Earlier than that; as --since."
         ),
     ]
-    options.append(
+    options += [
         click.option(
-            "--imported/--no-imported",
-            default=None,
+            "--imported",
+            is_flag=True,
             expose_value=False,
-            callback=_keep,
-            help="Only what was imported from other tools, or only what was measured here.",
-        )
-    )
+            callback=_imported(True),
+            help="Only what was imported from other tools.",
+        ),
+        click.option(
+            "--no-imported",
+            is_flag=True,
+            expose_value=False,
+            callback=_imported(False),
+            help="Only what was measured here.",
+        ),
+    ]
     if cells:
         options += [
             click.option(
@@ -93,6 +100,7 @@ def filter_options(*, cells: bool, without: Collection[str] = ()) -> Callable[[F
         "--since",
         "--before",
         "--imported",
+        "--no-imported",
         "--concurrency",
         "--temperature",
     ]
@@ -153,6 +161,17 @@ def _typed(value: Any) -> str:
 def _keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     if value not in (None, ()):
         ctx.meta.setdefault(_KEPT, {})[param.name] = value
+
+
+def _imported(wanted: bool) -> Callable[[click.Context, click.Parameter, bool], None]:
+    def callback(ctx: click.Context, param: click.Parameter, given: bool) -> None:
+        if not given:
+            return
+        if ctx.meta.get(_KEPT, {}).get("imported", wanted) != wanted:
+            raise click.UsageError("--imported and --no-imported leave nothing over: give one of them", ctx=ctx)
+        ctx.meta.setdefault(_KEPT, {})["imported"] = wanted
+
+    return callback
 
 
 def _each(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], None]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nightsweep.cli.outputs import output_option
+from nightsweep.cli.outputs import echo, output_option, write_file
+from nightsweep.service.files import is_replaced
 
 if TYPE_CHECKING:
     from nightsweep.plan.model import EnvValue
@@ -40,13 +41,13 @@ def command(ctx: click.Context, *, container: str, output: Path | None, name: st
       nightsweep plan sweep.yaml
     """
     access = ctx.find_object(Access) or _wired()
-    if output is not None and output.exists() and not force:
+    if output is not None and output.exists() and is_replaced(output) and not force:
         raise click.UsageError(f"{output} exists; --force overwrites it")
     text = written(access.foreign(container), name=name)
     if output is None:
-        click.echo(text, nl=False)
+        echo(text, nl=False)
     else:
-        output.write_text(text, encoding="utf-8")
+        write_file(output, text)
         click.echo(f"wrote {output}; next: nightsweep plan {output}", err=True)
     _check(text, source=str(output or "the file"))
 

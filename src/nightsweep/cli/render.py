@@ -16,6 +16,7 @@ from nightsweep.analysis.cell_documents import cell_document
 from nightsweep.analysis.documents import Document, finite, flat_rows, plain_json
 from nightsweep.analysis.tables import Column, Row, Table
 from nightsweep.analysis.values import BootRow, CellSummary
+from nightsweep.cli.outputs import echo, encodable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -106,24 +107,33 @@ def write(lines: Iterable[Line], *, console: Console | None = None) -> None:
     target = console or terminal()
     if target is not None and target.is_terminal:
         for line in lines:
-            target.print(styled(line), soft_wrap=True)
+            target.print(styled(line._replace(text=encodable(line.text, target.encoding))), soft_wrap=True)
         return
     stream = sys.stdout if target is None else target.file
-    encoding = getattr(stream, "encoding", None) or "utf-8"
-    for line in lines:  # a log captured in Latin-1 must not end in a traceback over a dash
-        stream.write(line.text.rstrip().encode(encoding, "replace").decode(encoding) + "\n")
+    encoding = getattr(stream, "encoding", None)
+    for line in lines:
+        stream.write(encodable(plain_text(line), encoding) + "\n")
     stream.flush()
+
+
+def plain_text(line: Line) -> str:
+    """Return a line as it is where nothing is styled."""
+    return line.text.rstrip()
 
 
 def print_json(document: Document) -> None:
     """Write one JSON document."""
-    click.echo(json.dumps(finite(_plain(document)), indent=2, allow_nan=False))
+    click.echo(json_text(document))
+
+
+def json_text(document: Document) -> str:
+    """Return a JSON document as `print_json` writes it, without the newline at its end; all of it is ASCII."""
+    return json.dumps(finite(_plain(document)), indent=2, allow_nan=False)
 
 
 def cells_json(summaries: Sequence[CellSummary]) -> str:
     """Return cells as the JSON document that `nightsweep cells --json` prints."""
-    document = {"cells": [cell_document(cell) for cell in summaries]}
-    return json.dumps(finite(_plain(document)), indent=2, allow_nan=False)
+    return json_text({"cells": [cell_document(cell) for cell in summaries]})
 
 
 def print_csv(documents: Iterable[Document], *, fields: Sequence[str]) -> None:
@@ -135,7 +145,7 @@ def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Write CSV of rows whose fields are plain: what `nightsweep.analysis.documents.flat` returns, or None."""
     from nightsweep.cli.csv_text import csv_text  # tables need none of it
 
-    click.echo(csv_text(header, rows), nl=False)
+    echo(csv_text(header, rows), nl=False)
 
 
 def terminal() -> Console | None:

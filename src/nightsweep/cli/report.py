@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +17,11 @@ from nightsweep.analysis import markdown
 from nightsweep.analysis.blocks import Block, Paragraph, figures_of, without_plots
 from nightsweep.analysis.values import Filters
 from nightsweep.cli.documents import documents_of
-from nightsweep.cli.outputs import OutputFile, output_option
+from nightsweep.cli.outputs import OutputFile, output_option, write_file, write_output
 from nightsweep.cli.reading import Queries, access, find_sweep
 from nightsweep.errors import ExtraMissing, Unwritable
 from nightsweep.plan.model import SINGLE_BATCH, WHOLE_RUN
+from nightsweep.service.files import is_replaced
 
 if TYPE_CHECKING:
     from nightsweep.analysis.report import Reported
@@ -53,15 +55,13 @@ def command(ctx: click.Context, *, sweep: str, html: Path | None, beside: Path |
     """
     from nightsweep.analysis.report import report_blocks, title_of
 
-    for option, path in (("--html", html), ("--markdown", beside), ("-o", output)):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise click.BadParameter(f"directory {path.absolute().parent} does not exist", ctx=ctx, param_hint=option)
+    _refuse_mistaken({"--html": html, "--markdown": beside, "-o": output})
     with access(ctx).queries() as queries:
         told = _told(queries, sweep)
     blocks = report_blocks(told)
     asked = ctx.get_parameter_source("output") is not ParameterSource.DEFAULT  # `-o -` is standard output, too
     if asked or (html is None and beside is None):
-        _write_text(output, markdown.document(without_plots(blocks)))
+        write_output(output, markdown.document(without_plots(blocks)))
     if html is None and beside is None:
         return
     drawn = _drawn(blocks)
@@ -70,10 +70,25 @@ def command(ctx: click.Context, *, sweep: str, html: Path | None, beside: Path |
         from nightsweep.analysis.page import page
 
         inside = {name: drawing.for_page for name, drawing in (drawn or {}).items()}
-        _write_text(html, page(said, title=title_of(told.sweep), drawings=inside))
-    if beside is not None:
+        write_output(html, page(said, title=title_of(told.sweep), drawings=inside))
+    if beside is not None and is_replaced(beside):
         pictures = _write_pictures(beside, drawn or {})
-        _write_text(beside, markdown.document(said, pictures=pictures))
+        write_output(beside, markdown.document(said, pictures=pictures))
+    elif beside is not None:  # a pipe has no folder beside it
+        write_output(beside, markdown.document(without_plots(blocks)))
+
+
+def _refuse_mistaken(outputs: Mapping[str, Path | None]) -> None:
+    """Refuse files that have no folder, and one file for two outputs (raises BadParameter, UsageError)."""
+    by_place: dict[str, str] = {}
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        if not path.absolute().parent.is_dir():
+            raise click.BadParameter(f"directory {path.absolute().parent} does not exist", param_hint=option)
+        first = by_place.setdefault(os.path.realpath(path), option) if is_replaced(path) else option
+        if first != option:
+            raise click.UsageError(f"{first} and {option} are one file, {path}: give each its own")
 
 
 def _told(queries: Queries, sweep: str) -> Reported:
@@ -128,22 +143,5 @@ def _write_pictures(document: Path, drawn: Mapping[str, Drawing]) -> dict[str, s
         except OSError as error:
             raise Unwritable(path=str(folder), reason=error.strerror or str(error)) from error
     for name, drawing in drawn.items():
-        _write(folder / f"{name}.svg", drawing.for_file)
+        write_file(folder / f"{name}.svg", drawing.for_file)
     return {name: f"{quote(folder.name)}/{name}.svg" for name in drawn}
-
-
-def _write_text(path: Path | None, content: str) -> None:
-    if path is None:
-        click.echo(content, nl=False)
-        return
-    _write(path, content)
-    click.echo(f"wrote {path}", err=True)
-
-
-def _write(path: Path, content: str) -> None:
-    from nightsweep.service.telling import replace_file
-
-    try:
-        replace_file(path, content)
-    except OSError as error:
-        raise click.FileError(str(path), hint=error.strerror or str(error)) from error

@@ -13,6 +13,7 @@ import click
 
 from nightsweep import wiring
 from nightsweep.cli import EXIT_FAILED, EXIT_WORK_LEFT
+from nightsweep.cli.outputs import echo
 from nightsweep.errors import BoxBusy, StoreError, SweepError
 
 if TYPE_CHECKING:
@@ -258,7 +259,7 @@ def print_result(queries: object, filters: object, *, simulated: bool, as_json: 
     if as_json:
         from nightsweep.cli.render import cells_json
 
-        click.echo(cells_json(cells))
+        echo(cells_json(cells))
         return
     click.echo()
     print_boots(queries.boots(filters), title=f"Boots{label}")  # type: ignore[attr-defined]

@@ -13,8 +13,8 @@ import click
 from nightsweep.analysis import records
 from nightsweep.analysis.documents import Document, finite, header_of
 from nightsweep.cli import render
-from nightsweep.cli.outputs import OutputFile
-from nightsweep.errors import ExtraMissing, Unwritable
+from nightsweep.cli.outputs import OutputFile, write_file
+from nightsweep.errors import ExtraMissing
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -163,11 +163,10 @@ def write_parquet(rows: Sequence[records.Record], *, columns: Sequence[str], pat
     except ImportError as error:
         raise ExtraMissing(what="--parquet", package="pyarrow", extra="notebook") from error
     table = pyarrow.table({name: [_cell(row[name]) for row in rows] for name in columns})
-    try:
-        parquet.write_table(table, path)
-    except OSError as error:
-        raise Unwritable(path=str(path), reason=error.strerror or str(error)) from error
-    render.write([render.Line(f"wrote {len(rows):,} rows to {path}")])
+    written = pyarrow.BufferOutputStream()
+    parquet.write_table(table, written)
+    write_file(path, written.getvalue().to_pybytes())
+    click.echo(f"wrote {len(rows):,} rows to {path}", err=True)
 
 
 def _cell(value: Any) -> Any:

@@ -10,7 +10,7 @@ import click
 from nightsweep.analysis import markdown
 from nightsweep.analysis.morning import summary_blocks, title_of
 from nightsweep.analysis.values import SweepRow
-from nightsweep.cli.outputs import output_option
+from nightsweep.cli.outputs import output_option, write_output
 from nightsweep.cli.reading import Queries, access, find_sweep
 from nightsweep.errors import NotFound
 
@@ -37,7 +37,7 @@ def command(ctx: click.Context, *, sweep: str | None, night: str, form: str | No
       nightsweep summary dflash2-depth --night 2026-11-29 -o night.html
     """
     from nightsweep.analysis.page import page
-    from nightsweep.service.telling import night_in, replace_file
+    from nightsweep.service.telling import night_in
 
     day = _day(night)
     reach = access(ctx)
@@ -52,14 +52,7 @@ def command(ctx: click.Context, *, sweep: str | None, night: str, form: str | No
     blocks = summary_blocks(told)
     chosen = form or ("html" if output is not None and output.suffix in (".html", ".htm") else "md")
     content = page(blocks, title=title_of(told)) if chosen == "html" else markdown.document(blocks)
-    if output is None:
-        click.echo(content, nl=False)
-        return
-    try:
-        replace_file(output, content)
-    except OSError as error:
-        raise click.FileError(str(output), hint=error.strerror or str(error)) from error
-    click.echo(f"wrote {output}", err=True)
+    write_output(output, content)
 
 
 def _newest(queries: Queries) -> SweepRow:

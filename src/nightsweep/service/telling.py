@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -37,6 +35,7 @@ from nightsweep.plan.model import DECODE, SINGLE_BATCH, Schedule, SweepPlan
 from nightsweep.plan.nights import next_start
 from nightsweep.plan.queue import Scheduled
 from nightsweep.service.documents import Expands, documents_of
+from nightsweep.service.files import replace_file
 from nightsweep.service.notify import Notifier
 from nightsweep.units import Seconds
 
@@ -296,18 +295,3 @@ def _bare(sweep: str, error: BaseException, *, box: str) -> Notice:
 
 def _file_name(name: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in name)[:60]
-
-
-def replace_file(path: Path, content: str) -> None:
-    """Write a file whole or not at all (raises OSError)."""
-    handle, made = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(content)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(made, 0o666 & ~umask)
-        os.replace(made, path)
-    except OSError:
-        Path(made).unlink(missing_ok=True)
-        raise

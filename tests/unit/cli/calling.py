@@ -44,8 +44,13 @@ def call(
     schedules: Sequence[Scheduled] = (),
     spool: SpoolFacts = NOTHING_SPOOLED,
     dead: frozenset[str | None] = frozenset(),
+    charset: str = "utf-8",
 ) -> Result:
-    """Return the result; an error that `main` would turn into a message stands in `exception`."""
+    """Return the result; an error that `main` would turn into a message stands in `exception`.
+
+    Args:
+        charset: Encoding of standard output, as of PYTHONIOENCODING.
+    """
     clock = clock or FakeClock(start=MORNING)
     rows = queries or FakeQueries()
 
@@ -63,7 +68,7 @@ def call(
         schedules=lambda: schedules,
         dead=lambda holder: holder in dead,
     )
-    return CliRunner().invoke(command, list(words), obj=reach)
+    return CliRunner(charset=charset).invoke(command, list(words), obj=reach)
 
 
 def now() -> datetime:

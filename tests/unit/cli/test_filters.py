@@ -132,6 +132,20 @@ def test_since_counts_from_the_clock_that_is_given() -> None:
     assert queries.seen[0].since == MORNING - timedelta(hours=1)
 
 
+@pytest.mark.parametrize(("words", "found"), [((), None), (("--imported",), True), (("--no-imported",), False)])
+def test_imports_are_asked_for_or_left_out(words: tuple[str, ...], found: bool | None) -> None:
+    queries = seed_queries()
+    assert call(boots, *words, queries=queries).exit_code == 0
+    assert queries.seen[0].imported is found
+
+
+@pytest.mark.parametrize("words", [("--imported", "--no-imported"), ("--no-imported", "--imported")])
+def test_imports_alone_and_without_them_is_nothing_that_can_be_meant(words: tuple[str, ...]) -> None:
+    refused = call(cells, *words)
+    assert refused.exit_code == 2
+    assert "--imported and --no-imported leave nothing over" in refused.output
+
+
 @given(st.text(max_size=30))
 def test_no_words_whatever_make_more_than_a_usage_error(words: str) -> None:
     for parse in (parse_where, parse_concurrency, parse_temperature, lambda given: parse_since(given, now=MORNING)):
@@ -150,6 +164,8 @@ def test_no_words_whatever_make_more_than_a_usage_error(words: str) -> None:
         "--temperature unknown",
         "--temperature 0.7,1",
         "--config 'k=5*'",
+        "--imported",
+        "--no-imported",
     ],
 )
 def test_an_empty_answer_says_the_filters_as_they_could_be_typed(words: str) -> None:

@@ -163,3 +163,14 @@ def test_csv_is_read_back_as_it_was_whatever_a_name_holds(name: str, capsys: pyt
     render.print_csv([{"config": name, "rate": 40.5, "cv": None}], fields=["config", "rate", "cv"])
     written = io.StringIO(capsys.readouterr().out, newline="")
     assert list(csv.reader(written)) == [["config", "rate", "cv"], [name, "40.5", ""]]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_place_of_few_characters_has_question_marks_for_the_others(*, terminal: bool) -> None:
+    kept = io.BytesIO()
+    with io.TextIOWrapper(kept, encoding="latin-1", write_through=True) as stream:
+        console = Console(file=stream, force_terminal=terminal, width=80, no_color=True, highlight=False)
+        render.write([render.Line("déjà – κ", spans=((7, 8, "strong"),))], console=console)
+        shown = kept.getvalue().decode("latin-1")
+    assert "déjà ? " in shown
+    assert "–" not in shown

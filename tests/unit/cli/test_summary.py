@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from nightsweep.cli.notify import command as notify
 from nightsweep.cli.summary import command as summary
-from nightsweep.errors import NotFound
+from nightsweep.errors import NotFound, Unwritable
 from nightsweep.plan.model import Schedule
 from nightsweep.plan.queue import Scheduled
 from nightsweep.settings import InvalidSetting, from_environment
@@ -64,8 +64,8 @@ def test_a_wrong_date_an_absent_folder_and_an_empty_store_say_what_to_do(tmp_pat
     assert wrong.exit_code == 2
     assert "2026-11-29, or last" in wrong.stderr
     nowhere = call(summary, "-o", str(tmp_path / "no" / "n.md"), queries=seed_queries())
-    assert nowhere.exit_code == 1
-    assert "No such file or directory" in nowhere.stderr
+    assert isinstance(nowhere.exception, Unwritable)
+    assert "No such file or directory" in str(nowhere.exception)
     nothing = call(summary, queries=FakeQueries())
     assert isinstance(nothing.exception, NotFound)
     assert "`nightsweep demo` shows a night" in str(nothing.exception)
