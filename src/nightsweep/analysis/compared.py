@@ -27,7 +27,7 @@ from nightsweep.analysis.stated import stated_of
 from nightsweep.analysis.summary import spread_of
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.analysis.values import Spread, WindowRow
-from nightsweep.plan.words import DECODE, NO_DATE, WHOLE_RUN
+from nightsweep.plan.words import DECODE, NO_DATE, OF_UNKNOWN_BOOTS, WHOLE_RUN
 
 COMPARED_FIELDS: tuple[str, ...] = (
     "concurrency",
@@ -44,6 +44,9 @@ COMPARED_FIELDS: tuple[str, ...] = (
 class Compared:
     """One cell of both configs. The pooled rates stand beside the plain means, each of its side's own windows and of a cell that
     the side has; the verdict is of the plain ones.
+
+    Attributes:
+        boots_known: Of A and of B, whether the number of boots is known: a file may name none.
     """
 
     streams: int
@@ -54,6 +57,7 @@ class Compared:
     pooled_a: PooledRate | None
     pooled_b: PooledRate | None
     pooled: PooledRatio | None
+    boots_known: tuple[bool, bool] = (True, True)
 
 
 def compared(
@@ -112,7 +116,8 @@ def _compared(
 ) -> Compared:
     one, other = (pooled.get((name, cell[0], float(cell[1]))) for name in ("A", "B"))
     a, b = (_spread(side.get(cell, ())) for side in sides)
-    return Compared(*cell, a, b, as_stated(plain, a, b), one, other, pooled_ratio(one, other))
+    a_known, b_known = (not any(OF_UNKNOWN_BOOTS in row.notes for row in side.get(cell, ())) for side in sides)
+    return Compared(*cell, a, b, as_stated(plain, a, b), one, other, pooled_ratio(one, other), (a_known, b_known))
 
 
 def as_stated(
@@ -169,7 +174,7 @@ def differing(pairing: Pairing) -> Iterator[str]:
     for name, side in (("A", pairing.a), ("B", pairing.b)):
         source = side.rows[0].source
         if source is not None:
-            yield f"{name} was not measured here ({source}): its engine was not proven, and what its file leaves out may differ."
+            yield f"{name} was {text.not_measured_here(source)}."
         if len(side.weights) > 1:
             yield f"{name}: its boots loaded different weights ({weights.said(side.weights)[0]}): its means are of all of them."
         if side.left_out:
@@ -221,21 +226,22 @@ def _plain_values(one: Compared, *, digits: int) -> tuple[str, ...]:
         str(one.streams),
         text.temperature(one.temperature),
         text.number(None if one.a is None else one.a.mean, digits=digits),
-        _runs(one.a, digits=digits),
+        _runs(one.a, digits=digits, boots_known=one.boots_known[0]),
         text.number(None if one.b is None else one.b.mean, digits=digits),
-        _runs(one.b, digits=digits),
+        _runs(one.b, digits=digits, boots_known=one.boots_known[1]),
         text.number(plain.ratio, digits=3),
         span(plain.low, plain.high),
         verdict(plain),
     )
 
 
-def _runs(spread: Spread | None, *, digits: int) -> str:
+def _runs(spread: Spread | None, *, digits: int, boots_known: bool) -> str:
     if spread is None:
         return "none"
     if spread.n == 1 and spread.stated != 1:
         return text.lone(spread)
-    return f"{text.runs(spread)} in {text.plural(spread.boots, 'boot')}: {text.value_range(spread, digits=digits)}"
+    boots = f" in {text.plural(spread.boots, 'boot')}" if boots_known else ", boots not known"
+    return f"{text.runs(spread)}{boots}: {text.value_range(spread, digits=digits)}"
 
 
 def span(low: float | None, high: float | None) -> str:
@@ -280,9 +286,9 @@ def pooled_table(found: Sequence[Compared], *, simulated: bool) -> Table | None:
                 str(one.streams),
                 text.temperature(one.temperature),
                 with_interval(one.pooled_a, digits=digits),
-                windows_of(one.pooled_a),
+                windows_of(one.pooled_a, boots_known=one.boots_known[0]),
                 with_interval(one.pooled_b, digits=digits),
-                windows_of(one.pooled_b),
+                windows_of(one.pooled_b, boots_known=one.boots_known[1]),
                 text.number(None if one.pooled is None else one.pooled.ratio, digits=3),
                 text.ABSENT if one.pooled is None else span(one.pooled.low, one.pooled.high),
             )

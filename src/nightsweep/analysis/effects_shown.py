@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from nightsweep.analysis import text
+from nightsweep.analysis.documents import source_of
 from nightsweep.analysis.effects import ALONE, INTERACTION, MAIN, TOGETHER, Effect, Fit, effects_of
 from nightsweep.analysis.factors import MOST_MISSING, Grid, family_of, grid_of, lines_for
 from nightsweep.analysis.intervals import Observation, noise_of
@@ -35,18 +36,25 @@ OF_THE_CONFIG = (
 )
 """Conditions that a config brings along: they may differ inside of a grid."""
 
-EFFECT_FIELDS: tuple[str, ...] = (*("kind", "change", "ratio", "ratio_low", "ratio_high", "p", "stands", "n", "boots"),)
+EFFECT_FIELDS: tuple[str, ...] = (
+    *("kind", "change", "ratio", "ratio_low", "ratio_high", "p", "stands", "n", "boots", "source"),
+)
 """Columns of the CSV of effects."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A sweep's effects with what was left out of them, in words."""
+    """A sweep's effects with what was left out of them, in words.
+
+    Attributes:
+        source: "imported:TOOL" of what was not measured here; windows of several are never in one grid.
+    """
 
     grid: Grid
     fit: Fit
     left_out: tuple[str, ...]
     simulated: bool
+    source: str | None = None
 
 
 def shown(rows: Sequence[WindowRow], *, known: Documents, choose: bool) -> Shown:
@@ -66,7 +74,11 @@ def shown(rows: Sequence[WindowRow], *, known: Documents, choose: bool) -> Shown
     everything = [_observed(row) for row in kept]
     observations = [one for one in everything if one.config in grid.corners]
     return Shown(
-        grid, effects_of(grid, observations, noise_of(everything)), tuple(left_out), any(r.simulated for r in kept)
+        grid,
+        effects_of(grid, observations, noise_of(everything)),
+        tuple(left_out),
+        simulated=any(row.simulated for row in kept),
+        source=next((row.source for row in kept), None),
     )
 
 
@@ -129,6 +141,8 @@ def warnings(found: Shown) -> Iterator[str]:
     if not grid.factors:
         yield "no setting was varied: there is one config, or all are of different methods; choose with --config or --where"
         return
+    if found.source is not None:
+        yield text.not_measured_here(found.source)
     unseen = [one for one in found.fit.effects if one.kind == INTERACTION and one.ratio is None]
     missing = grid.missing
     if unseen:
@@ -239,6 +253,7 @@ def effects_document(found: Shown) -> dict[str, Any]:
         "sweep_file_lines": filling(found),
         "warnings": list(warnings(found)),
         "simulated": found.simulated,
+        "source": source_of(found.source),
     }
 
 
@@ -259,4 +274,5 @@ def effect_document(found: Shown, one: Effect) -> Mapping[str, Any]:
         "stands": one.stands,
         "n": one.n,
         "boots": one.boots,
+        "source": source_of(found.source),
     }

@@ -31,11 +31,12 @@ def with_interval(pooled: PooledRate | None, *, digits: int) -> str:
     return f"{rate.mean:,.{digits}f} ({rate.low:,.{digits}f}–{rate.high:,.{digits}f})"
 
 
-def windows_of(pooled: PooledRate | None) -> str:
+def windows_of(pooled: PooledRate | None, *, boots_known: bool = True) -> str:
     """Return the windows that a pooled rate rests on, of all concurrencies; nothing where there is no rate."""
     if pooled is None or pooled.rate is None:
         return text.ABSENT
-    return f"{text.count(pooled.rate.n)} in {text.plural(pooled.rate.boots, 'boot')}"
+    boots = f" in {text.plural(pooled.rate.boots, 'boot')}" if boots_known else ", boots not known"
+    return f"{text.count(pooled.rate.n)}{boots}"
 
 
 def tested(pooled: PooledRate | None) -> str:

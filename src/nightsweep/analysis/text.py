@@ -176,3 +176,8 @@ def shortened(text: str, *, limit: int) -> str:
 def printable(text: str) -> str:
     """Return the text without terminal escapes and control characters: a log line must not steer a terminal."""
     return _CONTROL.sub("", _ANSI.sub("", text)).replace("\t", " ").replace("\n", " ").strip()
+
+
+def not_measured_here(source: str) -> str:
+    """Return what a reader must not miss of imported numbers: "imported:TOOL"."""
+    return f"not measured here ({source}): its engine was not proven, and what its file leaves out may differ"

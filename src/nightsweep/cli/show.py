@@ -98,18 +98,24 @@ def _boot(boot: WholeBoot, *, as_json: bool) -> None:
     _tables(wholes.facts_table(shown, title="Stored"))
     if boot.row.facts.get("facts"):
         _tables(wholes.statements_table(boot.row.facts))
-    applied = boot.stored.get("applied") or {}
-    said = "everything was applied as asked" if applied and not applied.get("not_applied") else ""
-    if not applied:
-        said = "no proof: the boot was never ready"
+    proof = {} if boot.row.source else boot.stored.get("applied") or {}
     render.write([Line(""), Line("Applied config", style="title")])
-    render.write([Line(f"  {line}") for line in (said, *listings.boot_notes(boot.row)) if line])
-    _documents({"Proof": applied, "Config": boot.config_document})
+    render.write([Line(f"  {line}") for line in (_proven(boot.row, proof), *listings.boot_notes(boot.row)) if line])
+    _documents({"Proof": proof, "Config": boot.config_document})
     _command(boot.row)
     if boot.windows:
         _tables(wholes.windows_table(boot.windows, title="Windows"))
     if boot.prefills:
         _tables(listings.prefill_rows_table(boot.prefills, title="Prefills"))
+
+
+def _proven(boot: BootRow, proof: Mapping[str, Any]) -> str:
+    """Return what is known of whether a boot's config was applied; empty where its notes say what was not."""
+    if boot.source:
+        return f"no proof: {boot.source}, and an import proves nothing; the config is what its file states"
+    if not proof:
+        return "no proof: the boot was never ready"
+    return "" if proof.get("not_applied") else "everything was applied as asked"
 
 
 def _cell(queries: Queries, number: int, *, as_json: bool) -> None:

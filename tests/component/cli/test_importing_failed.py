@@ -1,4 +1,4 @@
-"""`nightsweep import` of runs that failed, and of what contradicts itself."""
+"""`nightsweep import` of runs that failed and of what contradicts itself; what no import can know is not said of one."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import shutil
 from pathlib import Path
 
 from nightsweep.cli.cells import command as cells
+from nightsweep.cli.compare import command as compare
+from nightsweep.cli.effects import command as effects
 from nightsweep.cli.importing import command as import_
 from nightsweep.cli.report import command as report
 from nightsweep.cli.show import command as show
 
-from .test_importing import DATA, Desk, desk
+from .test_importing import DATA, PUBLISHED, Desk, a_table, desk
 
 __all__ = ["desk"]
 
@@ -34,3 +36,39 @@ def test_a_run_that_failed_altogether_is_flagged_and_keeps_no_other_run_out(desk
     assert "flag request_failed: 8 requests failed" in desk.call(show, "window", row["window_id"]).output
     assert "request_failed" in desk.call(report, "depth").output
     assert desk.bring(folder, "--box", "spark-1")["boxes"][0]["rows_added"] == 0
+
+
+HEADER = "config,engine,model,speculative.k,box,concurrency,temperature,decode_rate,boot,date"
+ROWS = [
+    f"k={k},vllm,org/model,{k},box-a,1,0.7,{rate},{boot},2026-05-12"
+    for k, rate, boot in ((3, 20.0, ""), (3, 21.0, ""), (5, 30.0, "x"), (5, 31.0, "y"))
+]
+
+
+def test_an_imported_boot_proves_nothing(desk: Desk, tmp_path: Path) -> None:
+    desk.bring(a_table(tmp_path, *ROWS, header=HEADER))
+    for boot in range(1, 4):
+        said = desk.call(show, "boot", boot).output
+        assert "no proof: imported:csv, and an import proves nothing" in said
+        assert "as asked" not in said
+        assert "never ready" not in said
+
+
+def test_a_number_of_boots_that_no_file_tells_is_not_known(desk: Desk, tmp_path: Path) -> None:
+    desk.bring(a_table(tmp_path, *ROWS, header=HEADER))
+    said = desk.call(compare, "k=3", "k=5").output
+    assert "2 rows, boots not known: 20.0–21.0" in said
+    assert "2 rows in 2 boots: 30.0–31.0" in said
+
+
+def test_effects_of_imported_numbers_say_where_these_are_from(desk: Desk) -> None:
+    desk.bring(PUBLISHED / "spark-interaction.csv")
+    assert (
+        "! not measured here (imported:csv): its engine was not proven"
+        in desk.call(effects, "spark-interaction").output
+    )
+    found = desk.listed(effects, "spark-interaction")
+    assert {found["source"], *(one["source"] for one in found["effects"])} == {"imported:csv"}
+    header, *lines = desk.call(effects, "spark-interaction", "--csv").output.splitlines()
+    assert header.endswith(",source")
+    assert all(line.endswith(",imported:csv") for line in lines)
