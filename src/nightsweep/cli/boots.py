@@ -11,6 +11,7 @@ import click
 from nightsweep.analysis import documents, records, text
 from nightsweep.analysis.values import BootRow
 from nightsweep.cli import filters, render, shaping
+from nightsweep.cli.outputs import echo
 from nightsweep.cli.reading import access
 from nightsweep.engine.values import LogLine
 from nightsweep.errors import NotFound
@@ -22,7 +23,7 @@ def print_log(lines: Sequence[LogLine], *, boot: int) -> None:
         raise NotFound(what=f"log of boot {boot}", hint="`nightsweep boots` lists the boots")
     guarded = sys.stdout.isatty()
     for line in lines:
-        click.echo(text.printable(line.text) if guarded else line.text)
+        echo(text.printable(line.text) if guarded else line.text)
 
 
 @click.command("boots")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nightsweep.cli.outputs import echo
+
 if TYPE_CHECKING:
     from nightsweep.settings import Settings
 
@@ -36,7 +38,7 @@ def upgrade() -> None:
     from nightsweep.store.migrate import current
 
     with wiring.open_database(wiring.settings()) as engine:
-        click.echo(f"the database is at schema {current(engine)}")
+        echo(f"the database is at schema {current(engine)}")
 
 
 @command.command()
@@ -61,10 +63,10 @@ def _show_cluster(chosen: Settings) -> bool:
 
     cluster = wiring.cluster(chosen)
     alive = cluster.alive()
-    click.echo(f"embedded PostgreSQL, {'running' if alive else 'not running (it is started when it is needed)'}")
-    click.echo(f"  files      {cluster.place.root}")
+    echo(f"embedded PostgreSQL, {'running' if alive else 'not running (it is started when it is needed)'}")
+    echo(f"  files      {cluster.place.root}")
     if cluster.place.root != cluster.home:
-        click.echo(f"             its user cannot enter {cluster.home}, so that it lies elsewhere")
+        echo(f"             its user cannot enter {cluster.home}, so that it lies elsewhere")
     return alive
 
 
@@ -80,12 +82,12 @@ def _show_database(url: str) -> None:
     newest = (
         "the newest" if found.revision == found.newest else f"this program's is {found.newest}: nightsweep db upgrade"
     )
-    click.echo(f"  database   {shown_url(url)}")
-    click.echo(f"  server     PostgreSQL {found.server_version}")
-    click.echo(f"  schema     {found.revision or 'none yet'} ({newest})")
-    click.echo(f"  size       {found.size / MIB:.1f} MiB")
+    echo(f"  database   {shown_url(url)}")
+    echo(f"  server     PostgreSQL {found.server_version}")
+    echo(f"  schema     {found.revision or 'none yet'} ({newest})")
+    echo(f"  size       {found.size / MIB:.1f} MiB")
     for name, count in found.rows.items():
-        click.echo(f"  {name:<10} {count}")
+        echo(f"  {name:<10} {count}")
 
 
 @command.command()
@@ -99,7 +101,7 @@ def url() -> None:
     from nightsweep import wiring
     from nightsweep.store.health import shown_url
 
-    click.echo(shown_url(wiring.database_url(wiring.settings())))
+    echo(shown_url(wiring.database_url(wiring.settings())))
 
 
 @command.command()
@@ -119,7 +121,7 @@ def stop() -> None:
     cluster = wiring.cluster(chosen)
     running = cluster.alive()
     cluster.stop()
-    click.echo("stopped" if running else "it was not running")
+    echo("stopped" if running else "it was not running")
 
 
 @command.command(name="psql-hint")
@@ -138,10 +140,10 @@ def psql_hint() -> None:
 
     chosen = wiring.settings()
     if chosen.database_url is not None:
-        click.echo(f"psql {shlex.quote(shown_url(chosen.database_url).replace('+psycopg', '', 1))}")
+        echo(f"psql {shlex.quote(shown_url(chosen.database_url).replace('+psycopg', '', 1))}")
         return
     wiring.database_url(chosen)
     psql = find_bin(os.environ) / "psql"
     program = str(psql) if psql.exists() else "psql"
     sockets = wiring.cluster(chosen).place.sockets
-    click.echo(shlex.join([program, "-h", str(sockets), "-U", "postgres", wiring.DATABASE]))
+    echo(shlex.join([program, "-h", str(sockets), "-U", "postgres", wiring.DATABASE]))

@@ -8,6 +8,7 @@ import click
 
 from nightsweep import wiring
 from nightsweep.cli import EXIT_FAILED
+from nightsweep.cli.outputs import echo
 
 
 @click.command(name="notify")
@@ -33,13 +34,13 @@ def command(*, trial: bool) -> None:
             "NIGHTSWEEP_NOTIFY is not set: nobody is told anything. Its form is in `nightsweep notify --help`"
         )
     for address in shown_all(chosen.notify):
-        click.echo(address)
-    click.echo(f"told: {', '.join(chosen.notify_on)}")
+        echo(address)
+    echo(f"told: {', '.join(chosen.notify_on)}")
     if not trial:
         return
     failures = teller(chosen).notifier.tell(trial_notice(chosen.box))
     for failure in failures:
         click.echo(f"not sent: {failure}", err=True)
-    click.echo(f"sent to {len(chosen.notify) - len(failures)} of {len(chosen.notify)}")
+    echo(f"sent to {len(chosen.notify) - len(failures)} of {len(chosen.notify)}")
     if failures:
         sys.exit(EXIT_FAILED)

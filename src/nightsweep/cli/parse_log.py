@@ -12,6 +12,7 @@ from typing import IO, Any
 import click
 
 from nightsweep.cli import EXIT_FAILED
+from nightsweep.cli.outputs import echo
 from nightsweep.engine.bootlog import KINDS, Skim, reader_for
 from nightsweep.engine.failures import Verdict, verdict_of
 from nightsweep.engine.lines import lines_of
@@ -40,7 +41,7 @@ def command(file: str, *, engine: str | None, as_json: bool) -> None:
       docker logs vllm-qwen 2>&1 | nightsweep parse-log - --json
     """
     report = read_log(_lines(file), engine=engine)
-    click.echo(json.dumps(document(report), indent=2, ensure_ascii=False) if as_json else text(report))
+    echo(json.dumps(document(report), indent=2, ensure_ascii=False) if as_json else text(report))
     if report.verdict.state == "failed":
         sys.exit(EXIT_FAILED)
 

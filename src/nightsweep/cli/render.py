@@ -123,7 +123,7 @@ def plain_text(line: Line) -> str:
 
 def print_json(document: Document) -> None:
     """Write one JSON document."""
-    click.echo(json_text(document))
+    echo(json_text(document))
 
 
 def json_text(document: Document) -> str:

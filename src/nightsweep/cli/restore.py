@@ -7,6 +7,7 @@ import sys
 import click
 
 from nightsweep.cli import EXIT_FAILED
+from nightsweep.cli.outputs import echo
 
 
 @click.command(name="restore")
@@ -46,6 +47,6 @@ def command(container: tuple[str, ...], gone: bool) -> None:
         return
     for result in results:
         word = "serves" if result.serving else "DOES NOT SERVE"
-        click.echo(f"{result.container} {word}: {result.detail}")
+        echo(f"{result.container} {word}: {result.detail}")
     if not all(result.serving for result in results):
         sys.exit(EXIT_FAILED)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from nightsweep import wiring
+from nightsweep.cli.outputs import echo
 from nightsweep.cli.run import UNTIL_HELP, read_until
 
 
@@ -51,7 +52,7 @@ def command(sweep: str | None, *, until: str | None, lift: bool, as_json: bool) 
         with wiring.open_store(chosen) as store:
             lifted = store.lift_pause(row.sweep_id)
         said = "is not paused any more: its schedule goes on with it" if lifted else f"is not paused: it is {row.state}"
-        click.echo(f"sweep {row.sweep_id} ({row.name}) {said}")
+        echo(f"sweep {row.sweep_id} ({row.name}) {said}")
         return
     click.echo(f"going on with sweep {row.sweep_id} ({row.name})", err=True)
     base = None if document.get("base") is None else Path(document["base"])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nightsweep import wiring
+from nightsweep.cli.outputs import echo
 from nightsweep.cli.schedule_options import Given, merged, one_of, refuse_together
 from nightsweep.errors import NotFound, PlanError, SweepPaused
 from nightsweep.plan.quantities import MOST_PRIORITY
@@ -150,7 +151,7 @@ def _act(chosen: Settings, schedules: Schedules, target: str, action: str, given
     if action == "remove":
         schedules.remove(row.id)
         goes_on = "; its run goes on (`nightsweep cancel` ends it)" if row.under_way and not row.lost else ""
-        click.echo(f"schedule {row.name} is removed{goes_on}; what it measured stays")
+        echo(f"schedule {row.name} is removed{goes_on}; what it measured stays")
     elif action == "now":
         _start_once(chosen, schedules, row, given)
     else:
@@ -167,7 +168,7 @@ def _start_once(chosen: Settings, schedules: Schedules, row: Scheduled, given: G
             _tell(chosen, _changed(chosen, schedules, row, given, once_at=None), given, done="changed")
         over = "has a run that is over: `nightsweep serve` sees to it, and starts it again while its night lasts"
         runs = "runs already: `nightsweep status` shows how far it is"
-        click.echo(f"schedule {row.name} {over if row.lost else runs}")
+        echo(f"schedule {row.name} {over if row.lost else runs}")
         return
     started = _changed(chosen, schedules, row, given, once_at=datetime.now(UTC))
     _tell(chosen, started, given, done="to be started once")
@@ -235,11 +236,11 @@ def _tell(chosen: Settings, row: Scheduled, given: Given, *, done: str) -> None:
     from nightsweep.cli.schedule_said import doubts, night_at_hand, schedule_said
 
     now = datetime.now(UTC)
-    click.echo(f"schedule {row.name} is {done}: {schedule_said(row.when)}")
-    click.echo(f"next start: {next_said(row, now=now)}")
+    echo(f"schedule {row.name} is {done}: {schedule_said(row.when)}")
+    echo(f"next start: {next_said(row, now=now)}")
     if done == "changed":
         for line in night_at_hand(row, now=now):
-            click.echo(line)
+            echo(line)
     for line in doubts(row, now=now, zone_given=given.timezone is not None):
         click.echo(line, err=True)
     if not _served(chosen):
@@ -283,7 +284,7 @@ def _list(chosen: Settings, schedules: Schedules, *, as_json: bool) -> None:
     elif rows:
         render.show(schedules_table(rows, title=f"Schedules of box {chosen.box}", now=now, left=left))
     else:
-        click.echo(f"no schedule on box {chosen.box}: `nightsweep schedule FILE` makes one")
+        echo(f"no schedule on box {chosen.box}: `nightsweep schedule FILE` makes one")
 
 
 def _left_of(chosen: Settings, rows: Sequence[Scheduled]) -> list[Left | None]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nightsweep import wiring
+from nightsweep.cli.outputs import echo
 
 if TYPE_CHECKING:
     from nightsweep.service.ghosts import Ghosts
@@ -90,7 +91,7 @@ def _serve(chosen: Settings, prefect_database: str | None, interrupts: Calm) -> 
         ) as up,
         _schedules(chosen, up.api, started=started) as looks,
     ):
-        click.echo(f"serving box {chosen.box}; Prefect: {up.api.api_url.removesuffix('/api')}")
+        echo(f"serving box {chosen.box}; Prefect: {up.api.api_url.removesuffix('/api')}")
         try:
             while True:
                 interrupts.again()

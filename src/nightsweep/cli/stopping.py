@@ -9,6 +9,7 @@ import click
 
 from nightsweep import wiring
 from nightsweep.cli import EXIT_FAILED
+from nightsweep.cli.outputs import echo
 from nightsweep.errors import NotFound
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def ask_to_stop(sweep: str, *, wish: str, wait: bool) -> int:
             store.wish_stop(row.sweep_id, wish=wish)
         down = any(one.closed is None for one in queries.productions(row.sweep_id))
         restored = " and production restored" if down else ""
-        click.echo(f"{_named(row)} {HOW[wish]}; then its engine is stopped{restored}")
+        echo(f"{_named(row)} {HOW[wish]}; then its engine is stopped{restored}")
         if not wait:
             click.echo(f"`nightsweep status {row.sweep_id}` shows when; --wait would wait for it", err=True)
             return 0
@@ -74,10 +75,10 @@ def _not_running(chosen: Settings, row: SweepRow, *, wish: str) -> int:
             paused = store.pause_idle(row.sweep_id)
         if paused:
             until = f"no schedule starts it until `nightsweep resume {row.sweep_id}`"
-            click.echo(f"{_named(row)} did not run; it is paused now: {until}")
+            echo(f"{_named(row)} did not run; it is paused now: {until}")
             return 0
     if row.state == BECOMES[wish]:
-        click.echo(f"{_named(row)} is {row.state} already")
+        echo(f"{_named(row)} is {row.state} already")
         return 0
     keeps_off = "" if row.state in ("done", "paused", "cancelled") else KEEPS_OFF.format(sweep=row.sweep_id)
     click.echo(f"{_named(row)} is not running: it is {row.state}{keeps_off}", err=True)
@@ -96,7 +97,7 @@ def _killed(chosen: Settings, row: SweepRow, *, wish: str) -> int:
         chosen
     ) as store:  # outlives the dead holder: whoever takes the sweep up next pauses it at once
         store.wish_stop(row.sweep_id, wish=wish)
-    click.echo(f"{said}; the next start pauses it at once")
+    echo(f"{said}; the next start pauses it at once")
     return 0
 
 
@@ -111,7 +112,7 @@ def _watch(queries: Queries, sweep_id: int, *, known: set[Event]) -> int:
                 if event not in seen:
                     seen.add(event)
                     fresh.append(event)
-                    click.echo(f"  {event.at:%H:%M:%S}  {event.message}")
+                    echo(f"  {event.at:%H:%M:%S}  {event.message}")
             if row.state != "running" or wiring.is_dead(row.owner):
                 return _ended(row, fresh)
             time.sleep(POLL)
@@ -127,7 +128,7 @@ def _ended(row: SweepRow, fresh: list[Event]) -> int:
         )
         return EXIT_FAILED
     note = f"; {row.note}" if row.note else ""
-    click.echo(f"{_named(row)}: {row.state}, {row.repeats_clean:,} of {row.repeats_planned:,} windows{note}")
+    echo(f"{_named(row)}: {row.state}, {row.repeats_clean:,} of {row.repeats_planned:,} windows{note}")
     if any(event.kind == "production_not_restored" for event in fresh):
         click.echo("production DOES NOT SERVE: run `nightsweep restore`", err=True)
         return EXIT_FAILED

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nightsweep import wiring
+from nightsweep.cli.outputs import echo
 
 if TYPE_CHECKING:
     from nightsweep.analysis.values import CellSummary
@@ -56,13 +57,13 @@ def compare_with_truth(cells: Sequence[CellSummary], file_text: str, *, base: Pa
         return False
     far = [found for found in deviations if abs(found.errors) > BEYOND]
     worst = max(deviations, key=lambda found: abs(found.errors))
-    click.echo(
+    echo(
         f"set truth: {len(deviations) - len(far)} of {len(deviations)} cell means within {BEYOND:.0f} standard errors; "
         f"farthest {worst.config} c={worst.concurrency} T={worst.temperature}: measured {worst.measured:.1f}, "
         f"set {worst.truth:.1f} tokens/s ({worst.errors:+.1f} standard errors, n={worst.n})"
     )
     for found in far:
-        click.echo(
+        echo(
             f"  beyond: {found.config} c={found.concurrency} T={found.temperature}: measured {found.measured:.1f}, "
             f"set {found.truth:.1f} tokens/s ({found.errors:+.1f})"
         )

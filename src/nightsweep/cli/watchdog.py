@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nightsweep.cli import EXIT_FAILED
+from nightsweep.cli.outputs import echo
 
 if TYPE_CHECKING:
     from nightsweep.service.restoring import Restored
@@ -84,7 +85,7 @@ def _look(chosen: Settings, rules: Any, *, say: Any) -> tuple[Restored, ...]:
     results = rescue.watch(chosen, rules, say=say)
     for result in results:
         word = "serves" if result.serving else "DOES NOT SERVE"
-        click.echo(f"{result.container} {word}: {result.detail}")
+        echo(f"{result.container} {word}: {result.detail}")
     return results
 
 
@@ -95,7 +96,7 @@ def _watch(chosen: Settings, rules: Any, *, every: Seconds) -> None:
 
     from nightsweep.errors import SweepError
 
-    click.echo(f"watching every {every:g} s")
+    echo(f"watching every {every:g} s")
     before: list[str] = []
     while True:
         said: list[str] = []

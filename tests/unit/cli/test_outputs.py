@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import resource
 import stat
@@ -16,11 +17,13 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from nightsweep.cli import outputs
 from nightsweep.cli.cells import command as cells
 from nightsweep.cli.decisions import command as decisions
 from nightsweep.cli.new import Access
 from nightsweep.cli.new import command as new
 from nightsweep.cli.outputs import encodable, write_file, write_output
+from nightsweep.cli.parse_log import command as parse_log
 from nightsweep.cli.report import command as report
 from nightsweep.cli.summary import command as summary
 from nightsweep.errors import Unwritable
@@ -194,3 +197,28 @@ def test_what_is_written_is_said_with_its_file(tmp_path: Path, capsys: pytest.Ca
     write_output(None, "text\n")
     told = capsys.readouterr()
     assert (told.out, told.err) == ("text\n", f"wrote {tmp_path / 'a'}\n")
+
+
+def test_a_log_with_any_character_is_told_in_latin_1(tmp_path: Path) -> None:
+    log = tmp_path / "boot.log"
+    log.write_text(
+        "INFO 11-30 22:31:02 [api_server.py:1] vLLM API server version 0.28.0 served as κ\n", encoding="utf-8"
+    )
+    for form in ((), ("--json",)):
+        said = CliRunner(charset="latin-1").invoke(parse_log, [str(log), *form])
+        assert (said.exit_code, said.exception) == (0, None)
+        assert "served as ?" in said.stdout
+
+
+def test_no_command_writes_what_came_from_outside_past_echo() -> None:
+    """`click.echo` raises for a character that standard output's encoding lacks; `echo` does not."""
+    past = []
+    for file in sorted(Path(outputs.__file__).parent.glob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or ast.unparse(node.func) != "click.echo" or file.stem == "outputs":
+                continue
+            to_stderr = any(keyword.arg == "err" for keyword in node.keywords)
+            ours = all(isinstance(said, ast.Constant) and str(said.value).isascii() for said in node.args)
+            if not to_stderr and not ours:
+                past.append(f"{file.name}:{node.lineno}")
+    assert past == []
