@@ -14,19 +14,37 @@ from nightsweep.analysis.cell_documents import cell_document
 from nightsweep.analysis.summary import summarise
 from nightsweep.analysis.values import BootRow
 from nightsweep.analysis.whole import WholeBoot, WholeWindow, derived_again
-from nightsweep.cli import boots, render
+from nightsweep.cli import boots, places, render
 from nightsweep.cli.reading import Queries, access
 from nightsweep.cli.render import Line
+from nightsweep.cli.windows_behind import windows_behind
+
+ID = click.IntRange(min=1, max=2**63 - 1)
+SEVERAL_BOOTS = "a cell may have several boots: --log needs `show boot ID` or `show window ID`"
 
 
 @click.command("show")
 @click.argument("what", type=click.Choice(["window", "boot", "cell"]))
-@click.argument("number", type=click.IntRange(min=1, max=2**63 - 1), metavar="ID")
+@click.argument("wanted", metavar="ID")
+@places.at_option
+@click.option("--sweep", metavar="NAME|ID", help="Of a cell that is named by its config: only this sweep's windows.")
 @click.option("--log", "with_log", is_flag=True, help="Print the boot's whole log instead (of a window: its boot's).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document with all raw data, metrics pages too.")
 @click.pass_context
-def command(ctx: click.Context, *, what: str, number: int, with_log: bool, as_json: bool) -> None:
+def command(
+    ctx: click.Context,
+    *,
+    what: str,
+    wanted: str,
+    at: Sequence[places.Place],
+    sweep: str | None,
+    with_log: bool,
+    as_json: bool,
+) -> None:
     """Show a window, boot or cell with its raw data.
+
+    A cell is also named by its config (a name, a shell pattern or a fingerprint), as `cells` lists it: then --at and --sweep say
+    which windows of it, and the newest sweeps' are shown first.
 
     A window's numbers are derived again from its raw readings and held against those that are stored. A boot has its facts
     with the lines they came from; a cell, its windows one by one.
@@ -36,9 +54,20 @@ def command(ctx: click.Context, *, what: str, number: int, with_log: bool, as_js
       nightsweep show window 4711
       nightsweep show boot 17 --log
       nightsweep show cell 12 --json
+      nightsweep show cell 'dflash2 k=7' --at c=1,T=0.7
     """
+    named = what == "cell" and not wanted.isdigit()
+    if not named and (at or sweep is not None):
+        raise click.UsageError(
+            "--at and --sweep need a cell that is named by its config: show cell CONFIG --at c=1,T=0.7"
+        )
+    if named and with_log:
+        raise click.UsageError(SEVERAL_BOOTS)
+    number = 0 if named else int(ID(wanted, None, ctx))
     with access(ctx).queries() as queries:
-        if with_log:
+        if named:
+            _windows_of(queries, wanted, at=at, sweep=sweep, as_json=as_json)
+        elif with_log:
             _log(queries, what, number)
         elif what == "window":
             _window(queries.whole_window(number), as_json=as_json)
@@ -50,7 +79,7 @@ def command(ctx: click.Context, *, what: str, number: int, with_log: bool, as_js
 
 def _log(queries: Queries, what: str, number: int) -> None:
     if what == "cell":
-        raise click.UsageError("a cell may have several boots: --log needs `show boot ID` or `show window ID`")
+        raise click.UsageError(SEVERAL_BOOTS)
     boot = number if what == "boot" else queries.whole_window(number).boot.boot_id
     boots.print_log(queries.boot_log(boot), boot=boot)
 
@@ -129,6 +158,22 @@ def _cell(queries: Queries, number: int, *, as_json: bool) -> None:
     else:
         render.print_cells(cells, title=f"Cell {number} of sweep {text.printable(rows[0].sweep_name)}")
         _tables(wholes.windows_table(rows, title="Windows"))
+
+
+def _windows_of(queries: Queries, config: str, *, at: Sequence[places.Place], sweep: str | None, as_json: bool) -> None:
+    found, left = windows_behind(queries, config, at=at, sweep=sweep)
+    rows = [row for _, windows in found for row in windows]
+    cells = summarise(rows)
+    if as_json:
+        documented = [documents.window_document(row) for row in rows]
+        render.print_json({"cells": [cell_document(cell) for cell in cells], "windows": documented, "left_out": left})
+        return
+    render.print_cells(cells, title="Cells of these windows")
+    _tables(*(wholes.windows_table(windows, title=title) for title, windows in found))
+    if left:
+        render.write(
+            [Line(f"{text.plural(left, 'window')} of older sweeps left out: name one (--sweep)", style="note")]
+        )
 
 
 def _tables(*shown: Any) -> None:

@@ -340,3 +340,24 @@ def test_what_goes_into_a_file_needs_no_standard_output(night: Night, database_u
         shown = subprocess.run(line, env=environment, timeout=60)
         assert shown.returncode == 0
         assert "dflash k=4" in target.read_text(encoding="utf-8")
+
+
+def test_the_windows_behind_a_line_of_cells_are_one_command_away(night: Night, queries: Queries) -> None:
+    shown = call(show, "cell", "dflash k=4", "--at", "c=1,T=0.7", queries=queries)
+    assert shown.exit_code == 0, shown.output
+    told = json.loads(call(show, "cell", "dflash k=4", "--at", "c=1", "--json", queries=queries).output)
+    wanted = [
+        row
+        for row in queries.windows(Filters(with_flagged="yes"))
+        if (row.config, row.concurrency) == ("dflash k=4", 1)
+    ]
+    assert [row["window_id"] for row in told["windows"]] == [row.window_id for row in wanted]
+    assert told["left_out"] == 0
+    for row in wanted:
+        assert f"\n{row.window_id:>6} " in shown.output or f" {row.window_id} " in shown.output
+    one = call(show, "cell", "dflash k=4", "--sweep", "dflash-depth", queries=queries)
+    assert "Windows of sweep dflash-depth" in one.output
+    absent = call(show, "cell", "dflash k=4", "--at", "c=3", queries=queries)
+    assert absent.exit_code != 0
+    for words in (("window", "1", "--at", "c=1"), ("cell", "dflash k=4", "--log"), ("boot", "x"), ("cell", "0")):
+        assert call(show, *words, queries=queries).exit_code == 2
