@@ -141,8 +141,7 @@ def warnings(found: Shown) -> Iterator[str]:
     if not grid.factors:
         yield "no setting was varied: there is one config, or all are of different methods; choose with --config or --where"
         return
-    if found.source is not None:
-        yield text.not_measured_here(found.source)
+    yield from (text.not_measured_here(source) for source in (found.source,) if source is not None)
     unseen = [one for one in found.fit.effects if one.kind == INTERACTION and one.ratio is None]
     missing = grid.missing
     if unseen:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from decimal import Decimal, InvalidOperation
+from itertools import pairwise
 from typing import Any
 
 from nightsweep.analysis.asking import typed
@@ -35,14 +36,20 @@ RATES = {"decode_rate": DECODE, "whole_run_rate": WHOLE_RUN, "single_batch_rate"
 """The three kinds of rates, in tokens / second over all streams; a row has one of them."""
 DISTRIBUTIONS = ("ttft", "tpot", "e2e")
 PARTS = {"mean": "mean", "p50": "p50", "p90": "p90", "p99": "p99"}
+PERCENTILES = ("p50", "p90", "p99")
+AT_ODDS = "correct the one that is wrong, or take it out"
 
 
 class Wrong(ValueError):
-    """A column cannot be meant; says what would do."""
+    """A column cannot be meant; says what would do.
 
-    def __init__(self, column: str, said: str) -> None:
+    Args:
+        other: The column that it contradicts; `said` names it.
+    """
+
+    def __init__(self, column: str, said: str, *, other: str = "") -> None:
         super().__init__(f"{column}: {said}")
-        self.column, self.said = column, said
+        self.column, self.said, self.other = column, said, other
 
 
 # --- values ----------------------------------------------------------------------------------------------------------
@@ -308,8 +315,23 @@ def _numbers(given: Columns) -> dict[str, Any]:
             if f"{name}_{column}_s" in given
         }
         if parts:
+            _in_order(name, parts)
             numbers[name] = parts
+    accepted, drafted = numbers.get("accepted_tokens"), numbers.get("draft_tokens")
+    if accepted is not None and drafted is not None and accepted > drafted:
+        said = f"found {accepted}, and draft_tokens is {drafted}: no more are accepted than were drafted; {AT_ODDS}"
+        raise Wrong("accepted_tokens", said, other="draft_tokens")
     return numbers
+
+
+def _in_order(name: str, parts: Mapping[str, float]) -> None:
+    """Raise Wrong where a percentile is above a higher one."""
+    known = [part for part in PERCENTILES if part in parts]
+    for lower, higher in pairwise(known):
+        if parts[lower] > parts[higher]:
+            other = f"{name}_{higher}_s"
+            said = f"it is above {other} ({parts[lower]:g} s and {parts[higher]:g} s); {AT_ODDS}"
+            raise Wrong(f"{name}_{lower}_s", said, other=other)
 
 
 def _typed(_: str, value: Any) -> Any:

@@ -183,7 +183,8 @@ def row_of_result(one: Record, place: Place, *, given: Mapping[str, str]) -> Imp
     except Wrong as wrong:
         if wrong.column in given or wrong.column not in fields:
             raise
-        raise Wrong(fields[wrong.column][0], wrong.said) from None
+        said = wrong.said.replace(wrong.other, fields[wrong.other][0]) if wrong.other in fields else wrong.said
+        raise Wrong(fields[wrong.column][0], said) from None
 
 
 def _there(one: Record, key: str) -> bool:

@@ -218,6 +218,22 @@ def _of_one_content(first: ImportedRow, other: ImportedRow) -> str:
     )
 
 
+def boots_at_odds(files: Iterable[ImportedFile]) -> Iterator[str]:
+    """Yield what is wrong where rows say two things of one boot of a config on a box: of which the last would stand."""
+    said: dict[tuple[str, str, str], dict[str, tuple[Any, ImportedRow]]] = defaultdict(dict)
+    for row in (row for file in files for row in file.rows):
+        if row.boot is None or not row.boot_facts:
+            continue
+        boot = said[row.box_fingerprint, row.fingerprint, row.boot]
+        for name, value in row.boot_facts.items():
+            had, first = boot.setdefault(name, (value, row))
+            if had != value:
+                yield (
+                    f"{row.place}: {name}: found {value:g}, and {had:g} in {first.place} of the same boot "
+                    f"({shown(row.boot)}): a boot has one; correct it, or give two boots two words"
+                )
+
+
 def tools_of(files: Sequence[ImportedFile]) -> list[str]:
     """Return the tools that files are from, each once."""
     return list(dict.fromkeys(file.tool for file in files))

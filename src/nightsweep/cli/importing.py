@@ -16,7 +16,7 @@ from click.core import ParameterSource
 
 from nightsweep.analysis import text
 from nightsweep.analysis.import_reading import Said, read_file, said_columns
-from nightsweep.analysis.imported import ImportedFile, ImportedRow, told_apart, tools_of
+from nightsweep.analysis.imported import ImportedFile, ImportedRow, boots_at_odds, told_apart, tools_of
 from nightsweep.analysis.tables import Column, Group, Row, Table
 from nightsweep.cli import render
 from nightsweep.errors import InvalidImport
@@ -185,7 +185,7 @@ def _read(paths: Sequence[Path], said: Said) -> list[ImportedFile]:
             )
         except InvalidImport as error:
             problems += error.facts["problems"]
-    problems = problems or list(told_apart(files))[:MOST_PROBLEMS]
+    problems = problems or [*told_apart(files), *boots_at_odds(files)][:MOST_PROBLEMS]
     if problems:
         raise InvalidImport(problems=tuple(problems))
     if not any(file.rows for file in files):

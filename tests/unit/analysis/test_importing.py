@@ -208,6 +208,26 @@ def test_a_line_that_cannot_be_meant_names_file_line_column_and_remedy(line: str
     assert "hf_abc" not in problem
 
 
+@pytest.mark.parametrize(
+    ("columns", "values", "said"),
+    [
+        ("ttft_p50_s,ttft_p99_s", "0.5,0.3", "ttft_p50_s: it is above ttft_p99_s (0.5 s and 0.3 s)"),
+        ("tpot_p90_s,tpot_p99_s", "0.5,0.3", "tpot_p90_s: it is above tpot_p99_s"),
+        ("accepted_tokens,draft_tokens", "101,100", "accepted_tokens: found 101, and draft_tokens is 100"),
+    ],
+)
+def test_numbers_of_a_row_that_contradict_each_other_are_refused(columns: str, values: str, said: str) -> None:
+    (problem,) = refused(f"{LINE},{values}", header=f"{HEADER},{columns}")
+    assert f"table.csv:2: {said}" in problem
+    equal = ",".join([values.split(",")[0]] * 2)
+    assert a_csv(f"{LINE},{equal}", header=f"{HEADER},{columns}").rows
+
+
+def test_a_result_whose_percentiles_contradict_each_other_is_refused_by_its_own_keys() -> None:
+    with pytest.raises(InvalidImport, match=r"median_ttft_ms: it is above p99_ttft_ms \(0.9 s and 0.3 s\)"):
+        read(a_result(median_ttft_ms=900, p99_ttft_ms=300))
+
+
 def test_every_bad_line_is_told_at_once() -> None:
     problems = refused(LINE, LINE.replace("20.8", "x"), LINE.replace("vllm", "tgi"))
     assert [problem.split(": ")[0] for problem in problems] == ["table.csv:3", "table.csv:4"]

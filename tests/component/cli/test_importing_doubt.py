@@ -6,12 +6,15 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from nightsweep.cli.cells import command as cells
 from nightsweep.cli.compare import command as compare
 from nightsweep.cli.effects import command as effects
 from nightsweep.cli.importing import command as import_
 from nightsweep.cli.report import command as report
 from nightsweep.cli.show import command as show
+from nightsweep.errors import InvalidImport
 
 from .test_importing import DATA, PUBLISHED, Desk, a_table, desk
 
@@ -72,3 +75,28 @@ def test_effects_of_imported_numbers_say_where_these_are_from(desk: Desk) -> Non
     header, *lines = desk.call(effects, "spark-interaction", "--csv").output.splitlines()
     assert header.endswith(",source")
     assert all(line.endswith(",imported:csv") for line in lines)
+
+
+OF_BOOTS = HEADER + ",cold_start_s,weights_gib"
+
+
+@pytest.mark.parametrize(
+    ("facts", "column"), [("300,35", "weights_gib: found 35, and 20"), ("310,20", "cold_start_s: found 310, and 300")]
+)
+def test_one_boot_of_which_two_things_are_said_is_refused_with_both_rows(
+    desk: Desk, tmp_path: Path, facts: str, column: str
+) -> None:
+    one, other = f"{ROWS[2]},300,20", f"{ROWS[2]},{facts}"
+    apart = [a_table(tmp_path, line, name=name, header=OF_BOOTS) for name, line in (("a.csv", one), ("b.csv", other))]
+    for words in ([a_table(tmp_path, one, other, header=OF_BOOTS)], apart):
+        with pytest.raises(InvalidImport) as refused:
+            desk.call(import_, *words)
+        (problem,) = refused.value.facts["problems"]
+        assert f'{column} in {words[0].name}:2 of the same boot ("x")' in problem
+    assert desk.count("windows") == 0
+    apart = (
+        one,
+        f"{ROWS[3]},{facts}",
+        f"{ROWS[0]},{facts}".replace(",20.0,,", ",20.0,x,"),
+    )  # another word, another config
+    assert desk.bring(a_table(tmp_path, *several, name="c.csv", header=OF_BOOTS))["boxes"][0]["rows_added"] == 3
