@@ -94,9 +94,6 @@ def test_one_boot_of_which_two_things_are_said_is_refused_with_both_rows(
         (problem,) = refused.value.facts["problems"]
         assert f'{column} in {words[0].name}:2 of the same boot ("x")' in problem
     assert desk.count("windows") == 0
-    apart = (
-        one,
-        f"{ROWS[3]},{facts}",
-        f"{ROWS[0]},{facts}".replace(",20.0,,", ",20.0,x,"),
-    )  # another word, another config
+    another_config = f"{ROWS[0]},{facts}".replace(",20.0,,", ",20.0,x,")
+    several = (one, f"{ROWS[3]},{facts}", another_config)  # and another word
     assert desk.bring(a_table(tmp_path, *several, name="c.csv", header=OF_BOOTS))["boxes"][0]["rows_added"] == 3
