@@ -198,7 +198,8 @@ def _listed(fingerprint: str, group: Sequence[Pool]) -> str:
     names = " / ".join(sorted({pool.config for pool in group}))
     runs = text.plural(sum(pool.windows for pool in group), "window")
     sweeps = text.several(sorted({name for pool in group for name in pool.sweeps}))
-    return f"  {text.short(fingerprint)}  {names}  ({runs}; sweeps {sweeps})"
+    newest = text.moment(max(pool.newest for pool in group))
+    return f"  {text.short(fingerprint)}  {names}  ({runs}, the newest of {newest} UTC; sweeps {sweeps})"
 
 
 def chosen(

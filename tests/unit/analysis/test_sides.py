@@ -102,7 +102,7 @@ def test_a_pattern_that_fits_several_configs_lists_them() -> None:
     rows = [*windows("dflash k=5", "c", 1.0), *windows("dflash k=7", "c", 2.0, 3.0)]
     with pytest.raises(SeveralConfigs) as raised:
         one_config(pools_of(rows), wanted="dflash*")
-    assert "dflash k=7  (2 windows; sweeps night)" in str(raised.value)
+    assert "dflash k=7  (2 windows, the newest of 2026-11-28 22:31 UTC; sweeps night)" in str(raised.value)
     assert {pool.config for pool in one_config(pools_of(rows), wanted="dflash k=7")} == {"dflash k=7"}
 
 
