@@ -78,7 +78,8 @@ def predictions_of(
 
 def _cells(expected: Expectation, configs: Sequence[EngineConfig], probe: ProbeSpec) -> Iterator[Prediction]:
     against = next((config.fingerprint for config in configs if config.name == expected.against), None)
-    for config in matching(expected.config, configs):
+    meant = matching(expected.config, configs)
+    for config in (one for one in meant if one.fingerprint != against):  # of a pattern that `against` fits, too
         for concurrency in probe.concurrency if expected.concurrency is None else (expected.concurrency,):
             for temperature in probe.temperature if expected.temperature is None else (expected.temperature,):
                 yield Prediction(

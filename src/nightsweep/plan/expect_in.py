@@ -11,7 +11,7 @@ from pydantic import BeforeValidator
 
 from nightsweep.plan import quantities
 from nightsweep.plan.expect import ACCEPTANCE_LENGTH, DECODE_RATE, QUANTITIES, RATIO, STEP_TIME, matching
-from nightsweep.plan.mistakes import Mistake, Path, Refused, nearest, shown
+from nightsweep.plan.mistakes import Mistake, Path, Refused, gathered, nearest, shown
 from nightsweep.plan.model import EngineConfig, Expectation, ProbeSpec
 from nightsweep.plan.schema import Section, Text
 from nightsweep.plan.sections import checked
@@ -19,7 +19,14 @@ from nightsweep.plan.sections import checked
 _BANDWIDTH = re.compile(r"(\d+(?:\.\d+)?)\s*([MGT])B/s", re.IGNORECASE)
 _BYTES = {"M": 1e6, "G": 1e9, "T": 1e12}
 
+LONGEST_BARE_STEP = 10.0
+"""Seconds from which a step time without a unit is taken for milliseconds that lack theirs."""
+NO_DRAFT = 1
+"""Tokens of a step without speculation."""
+
 _above_zero = quantities.number(least=0, most=math.inf, above_least=True)
+_one_on = quantities.number(least=NO_DRAFT, most=math.inf)
+_duration = quantities.duration()
 
 
 def bandwidth(value: Any) -> float:
@@ -40,12 +47,30 @@ def _limits(reader: quantities.Reader, *, example: str) -> quantities.Reader:
             return one, one
         if len(value) != 2 or value == [None, None]:
             raise Refused(f"a value, or [low, high] such as {example}; null is no limit on that side")
-        low, high = (None if one is None else float(reader(one)) for one in value)
+        limits: list[float | None] = [None, None]
+        with gathered() as parts:
+            for index, one in enumerate(value):
+                with parts.at((index,), one):
+                    limits[index] = None if one is None else float(reader(one))
+        low, high = limits
         if low is not None and high is not None and low > high:
             raise Refused("[low, high] with low <= high", remedy="Exchange the two.")
         return low, high
 
     return read
+
+
+def time_of_step(value: Any) -> float:
+    """Return the time of an engine step in seconds; a bare number of 10 or more is milliseconds without their unit."""
+    allowed = f"a duration > 0 such as 118ms, or a number of seconds below {LONGEST_BARE_STEP:g}"
+    try:
+        seconds = float(_duration(value))
+    except Refused as refused:
+        raise Refused(allowed, remedy=refused.remedy) from None
+    bare = str(value).strip()
+    if seconds >= LONGEST_BARE_STEP and not bare[-1].isalpha():
+        raise Refused(allowed, remedy=f"Did you mean {bare}ms? ({bare}s, if it is seconds.)")
+    return seconds
 
 
 def _within(example: str, reader: quantities.Reader = _above_zero) -> Any:
@@ -59,8 +84,8 @@ class ExpectIn(Section):
     concurrency: Annotated[Any, BeforeValidator(quantities.whole(least=1))] = None
     temperature: Annotated[Any, BeforeValidator(quantities.temperature)] = None
     decode_rate: Annotated[Any, _within("[38, 46]")] = None
-    acceptance_length: Annotated[Any, _within("[3.2, 3.9]")] = None
-    step_time: Annotated[Any, _within("[118ms, 125ms]", quantities.duration())] = None
+    acceptance_length: Annotated[Any, _within("[3.2, 3.9]", _one_on)] = None
+    step_time: Annotated[Any, _within("[118ms, 125ms]", time_of_step)] = None
     ratio: Annotated[Any, _within("[1.6, 2.4]")] = None
     against: Text = None
 
@@ -142,7 +167,50 @@ def _misplaced(section: ExpectIn, configs: Sequence[EngineConfig], probe: ProbeS
         if wanted is not None and wanted not in there:
             listed = ", ".join(map(str, there))
             found.append(Mistake((*path, key), str(wanted), f"one that is measured: {listed}"))
-    return found + _incomplete(section, path)
+    return found + _incomplete(section, path) + _impossible(section, matching(section.config, configs), path)
+
+
+def _impossible(section: ExpectIn, meant: Sequence[EngineConfig], path: Path) -> list[Mistake]:
+    """Return what no measurement can be: a ratio of a config to itself, and an acceptance length beyond what a step verifies."""
+    found: list[Mistake] = []
+    if section.ratio is not None and [config.name for config in meant] == [section.against]:
+        itself = f"{shown(section.against)}, the config itself"
+        remedy = "Name the config that it is held against, or leave the ratio out."
+        found.append(Mistake((*path, "against"), itself, "another config", remedy))
+    low, high = section.acceptance_length or (None, None)
+    most = {config.name: at_most for config in meant if (at_most := most_accepted(config)) is not None}
+    for name, at_most in most.items():
+        if low is not None and low > at_most:
+            return [*found, _beyond(low, name, at_most, several=len(meant) > 1, path=path)]
+    if high is not None and most and len(most) == len(meant) and high > max(most.values()):
+        name = max(most, key=lambda one: most[one])
+        return [*found, _beyond(high, name, most[name], several=len(meant) > 1, path=path)]
+    return found
+
+
+def _beyond(length: float, name: str, at_most: int, *, several: bool, path: Path) -> Mistake:
+    drafts = at_most > NO_DRAFT
+    why = f"{at_most - 1} draft tokens and the bonus token" if drafts else "it does not speculate"
+    remedy = "It is 1 + accepted tokens / drafts." if drafts else "Leave it out: each of its steps gives one token."
+    if several:
+        remedy = "Name the configs that it holds for, each by itself."
+    return Mistake((*path, ACCEPTANCE_LENGTH), f"{length:g}", f"up to {at_most} for {name} ({why})", remedy)
+
+
+def most_accepted(config: EngineConfig) -> int | None:
+    """Return the largest acceptance length that a config can have; None where its settings do not tell.
+
+    vLLM's `num_speculative_tokens` are proposals, to which the bonus token comes; SGLang's `num_draft_tokens` are all tokens that
+    are verified, it among them.
+    """
+    settings = config.speculative
+    if settings is None:
+        return None if any("spec" in word for word in config.engine.command) else NO_DRAFT
+    if "num_speculative_tokens_per_batch_size" in settings:
+        return None
+    name, bonus = ("num_speculative_tokens", 1) if config.engine.kind == "vllm" else ("num_draft_tokens", 0)
+    count = settings.get(name)
+    return count + bonus if isinstance(count, int) else None
 
 
 def _incomplete(section: ExpectIn, path: Path) -> list[Mistake]:

@@ -65,7 +65,8 @@ def whole(*, least: int, most: int = MOST_WHOLE) -> Reader:
 
 def number(*, least: float, most: float, above_least: bool = False) -> Reader:
     """Return a reader of numbers between two limits; `above_least` leaves the lower one out."""
-    allowed = f"numbers {'>' if above_least else 'from'} {least:g} " + (f"up to {most:g}" if most < math.inf else "on")
+    start = f"numbers {'above' if above_least else 'from'} {least:g}"
+    allowed = f"{start} up to {most:g}" if most < math.inf else start + ("" if above_least else " on")
 
     def read(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):

@@ -42,6 +42,42 @@ def test_a_pattern_expects_the_same_of_every_cell_of_every_config_it_matches() -
     assert {one.source for one in found} == {FROM_FILE}
 
 
+def test_what_can_be_is_taken() -> None:
+    plan = a_plan(
+        with_expect("config: 'k=*', acceptance_length: [2.5, 6], step_time: [0.09, 9.9]"),
+        ("expect: [", "expect: [{config: k=5, step_time: [11s, null]}, {config: '*', acceptance_length: [null, 4]}, "),
+    )
+    assert [one.low for one in plan.expect] == [11.0, None, 2.5, 0.09]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    ["num_steps: 9", "num_speculative_tokens: 2, num_speculative_tokens_per_batch_size: [[1, 4, 7]]"],
+)
+def test_settings_that_do_not_tell_how_much_is_drafted_limit_nothing(settings: str) -> None:
+    drafting = ("name: plain", f"name: plain\n    speculative: {{method: mtp, {settings}}}")
+    (found,) = a_plan(drafting, with_expect("config: plain, acceptance_length: 8")).expect
+    assert found.low == 8.0
+
+
+def test_sglang_counts_the_bonus_token_among_what_is_verified() -> None:
+    changes = (
+        ("kind: vllm", "kind: sglang"),
+        ("num_speculative_tokens}", "num_draft_tokens}"),
+        ("num_speculative_tokens: [4, 5]", "num_draft_tokens: [4, 5]"),
+        ("{method: dflash,", "{algorithm: DFLASH,"),
+    )
+    assert a_plan(*changes, with_expect("config: k=5, acceptance_length: 5")).expect
+    (problem,) = problems_of(a_file(*changes, with_expect("config: k=5, acceptance_length: 5.1")))
+    assert "up to 5 for k=5 (4 draft tokens and the bonus token)" in problem
+
+
+def test_a_pattern_that_fits_what_it_is_held_against_expects_no_ratio_of_that() -> None:
+    plan = a_plan(with_expect("config: '*', ratio: [1.2, 2], against: plain"))
+    found = predictions_of(plan.expect, plan.configs, plan.probe)
+    assert {plan.config(one.config).name for one in found} == {"k=4", "k=5"}
+
+
 def test_what_is_expected_makes_no_other_sweep() -> None:
     assert a_plan(with_expect("config: plain, decode_rate: 8")).fingerprint == a_plan().fingerprint
 
@@ -62,6 +98,27 @@ def test_the_box_may_tell_its_memory_bandwidth_beside_its_name() -> None:
         ("config: k=5, decode_rate: [40, 30]", ("low <= high", "Exchange")),
         ("config: k=5, ratio: 1.2, against: mtp", ("expect[0].against", "the name of a config")),
         ("config: k=5, decode_rat: 30", ("an unknown key", "decode_rate")),
+        ("config: k=5, decode_rate: 0", ("expect[0].decode_rate", "found 0; allowed: numbers above 0.")),
+        ("config: k=5, decode_rate: [38, x]", ("expect[0].decode_rate[1]", 'found "x"; allowed: numbers above 0.')),
+        ("config: k=5, step_time: 118", ("sweep.yaml:2: expect[0].step_time: found 118", "such as 118ms", "118ms?")),
+        ("config: k=5, step_time: ['118', null]", ("expect[0].step_time[0]", "Did you mean 118ms?", "118s, if")),
+        ("config: k=5, step_time: 10.0", ("a number of seconds below 10", "Did you mean 10.0ms?")),
+        ("config: k=5, step_time: fast", ("expect[0].step_time", "such as 118ms")),
+        (
+            "config: k=5, acceptance_length: 6.5",
+            ("expect[0].acceptance_length: found 6.5; allowed: up to 6 for k=5 (5 draft tokens and the bonus token).",),
+        ),
+        ("config: k=5, acceptance_length: [3.2, 39]", ("found 39; allowed: up to 6 for k=5",)),
+        ("config: k=5, acceptance_length: 0.8", ("found 0.8; allowed: numbers from 1 on.",)),
+        (
+            "config: plain, acceptance_length: [1, 1.2]",
+            ("found 1.2; allowed: up to 1 for plain (it does not speculate). Leave it out",),
+        ),
+        ("config: 'k=*', acceptance_length: [5.5, 6]", ("up to 5 for k=4", "Name the configs that it holds for")),
+        (
+            "config: k=5, ratio: 1.2, against: k=5",
+            ('found "k=5", the config itself; allowed: another config.', "or leave"),
+        ),
     ],
 )
 def test_what_the_sweep_does_not_have_cannot_be_expected(entry: str, says: tuple[str, ...]) -> None:
