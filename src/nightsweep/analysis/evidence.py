@@ -81,13 +81,12 @@ def _method(settings: Mapping[str, Any]) -> Any:
 def _question(
     factors: Sequence[str], chosen: str, among: Sequence[str], settings: Mapping[str, Mapping[str, Any]]
 ) -> str:
-    """Return the question in words: `num_speculative_tokens: 5 of 4, 5, 7`."""
+    """Return the question in words: `num_speculative_tokens: 4, 5 or 7 (5 chosen)`."""
     parts = []
     for key in factors:
         values = sorted({str(settings[name].get(key, "absent")) for name in among}, key=lambda one: (len(one), one))
-        parts.append(
-            f"{key.removeprefix('speculative.')}: {settings[chosen].get(key, 'absent')} of {', '.join(values)}"
-        )
+        listed = " or ".join(", ".join(some) for some in (values[:-1], values[-1:]) if some)
+        parts.append(f"{key.removeprefix('speculative.')}: {listed} ({settings[chosen].get(key, 'absent')} chosen)")
     return "; ".join(parts)
 
 

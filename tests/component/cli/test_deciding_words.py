@@ -87,11 +87,11 @@ def test_a_config_that_is_called_as_a_pattern_is_meant_by_its_name(desk: Desk) -
 @pytest.mark.parametrize(
     ("words", "question"),
     [
-        ((), "num_speculative_tokens: 5 of 4, 5, 7"),
-        (("--among", "DFlash2 *"), "num_speculative_tokens: 5 of 4, 5, 7"),
-        (("--among", "DFlash2 k=7"), "num_speculative_tokens: 5 of 5, 7"),
-        (("--among", "*"), "method: dflash of mtp, dflash; num_speculative_tokens: 5 of 3, 4, 5, 7"),
-        (("--among", "MTP*"), "method: dflash of mtp, dflash; num_speculative_tokens: 5 of 3, 5"),
+        ((), "num_speculative_tokens: 4, 5 or 7 (5 chosen)"),
+        (("--among", "DFlash2 *"), "num_speculative_tokens: 4, 5 or 7 (5 chosen)"),
+        (("--among", "DFlash2 k=7"), "num_speculative_tokens: 5 or 7 (5 chosen)"),
+        (("--among", "*"), "method: mtp or dflash (dflash chosen); num_speculative_tokens: 3, 4, 5 or 7 (5 chosen)"),
+        (("--among", "MTP*"), "method: mtp or dflash (dflash chosen); num_speculative_tokens: 3 or 5 (5 chosen)"),
     ],
 )
 def test_the_question_is_among_what_was_named_also_of_other_methods(

@@ -212,7 +212,7 @@ def test_the_question_is_the_setting_that_differs_among_configs_of_one_method(de
     desk.call(decide, "dflash2-depth", "--choose", "DFlash2 k=5", "--fallback", "MTP k=3")
     (one,) = desk.listed()
     assert one["factors"] == ["speculative.num_speculative_tokens"]
-    assert one["question"] == "num_speculative_tokens: 5 of 4, 5, 7"
+    assert one["question"] == "num_speculative_tokens: 4, 5 or 7 (5 chosen)"
     assert one["premises"]["config.speculative.model"] == "org/qwen-dflash2"
     assert one["premises"]["engine_version"] == "0.28.0"
     assert one["premises"]["box.driver"] == "580.95"

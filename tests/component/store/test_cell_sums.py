@@ -272,16 +272,23 @@ def _rough(cell: CellSummary | GroupSummary) -> dict[str, Any]:
 
 def test_the_examples_of_the_sql_page_run(nights: list[Night], engine: sa.Engine) -> None:
     page = (Path(__file__).parents[3] / "docs" / "sql.md").read_text(encoding="utf-8")
+    ours = {"mtp k=3": "mtp [k=3]", "spark-1": "box-a"}
+    for name, own in ours.items():
+        assert page.count(f"'{name}'") == 1
+        page = page.replace(f"'{name}'", f"'{own}'")
     code = "\n".join(
         line for line in page.splitlines() if line.startswith("    ") and not line.strip().startswith("--")
     )
     statements = [part.strip() for part in code.replace("$__timeFilter(started_at)", "true").split(";")]
     asked = [part for part in statements if part.startswith("SELECT") or "\n    SELECT" in part]
     assert len(asked) == 6
+    assert all("NOT simulated" in part for part in asked), "the views hold what was simulated, too"
+    assert all("source = 'measured'" in part or "FROM nights" in part for part in asked), "and what was imported"
     with engine.connect() as connection:
         counts = [
             len(connection.exec_driver_sql(part[part.index("SELECT") :].replace("%", "%%")).all()) for part in asked
         ]
     assert counts[0] > 0
+    assert counts[2] > 0
     assert counts[3] > 0
     assert counts[4] == 2

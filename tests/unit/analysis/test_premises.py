@@ -223,7 +223,7 @@ def test_evidence_has_windows_counts_and_how_the_choice_stands_to_the_runner_up(
     rows = [*of("five", 28.5, 28.6, 28.4), *of("seven", 26.0, 26.1, 25.9, first=10), *of("mtp", 20.8, first=20)]
     decision = decide(FIVE_OR_SEVEN, material(*rows), at=EVENING)
     assert decision.factors == ("speculative.num_speculative_tokens",)
-    assert decision.question == "num_speculative_tokens: 5 of 5, 7"
+    assert decision.question == "num_speculative_tokens: 5 or 7 (5 chosen)"
     assert decision.evidence.runner_up == "seven"
     assert decision.evidence.cells[0].windows == (1, 2, 3)
     assert "against seven at 1 stream, T=0.7: better" in decision.evidence.verdicts[0]
