@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 from nightsweep.plan.fingerprint import fingerprint
@@ -64,7 +65,7 @@ class ImportedRow:
     record: Mapping[str, Any] = field(default_factory=dict)
     known_as: str = ""
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """The config's fingerprint."""
         return fingerprint(self.document)
@@ -84,7 +85,7 @@ class ImportedRow:
         """Where it is from, as a condition."""
         return IMPORTED + self.tool
 
-    @property
+    @cached_property
     def box_fingerprint(self) -> str:
         """The fingerprint of the box, as far as it is stated; never that of a box that was looked at."""
         return fingerprint({"imported": True, "name": self.box, **self.box_facts})

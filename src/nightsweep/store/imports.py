@@ -24,8 +24,9 @@ from nightsweep.plan.fingerprint import fingerprint
 from nightsweep.plan.words import OF_UNKNOWN_BOOTS
 from nightsweep.ports import BoxFacts
 from nightsweep.store import catalog
-from nightsweep.store.codec import JSON_ZLIB, clean_text, load_of, pack, plain
+from nightsweep.store.codec import clean_text, plain
 from nightsweep.store.import_known import known_contents, known_otherwise
+from nightsweep.store.import_windows import keep_windows
 from nightsweep.store.schema import (
     boots,
     cells,
@@ -34,7 +35,6 @@ from nightsweep.store.schema import (
     events,
     imports,
     probes,
-    request_timings,
     sweep_configs,
     sweeps,
     windows,
@@ -186,6 +186,7 @@ class _Sweep:
         self._sweep_id = 0
         self._configs: dict[str, int] = {}
         self._boots: dict[tuple[str, str | None], int] = {}
+        self._told: dict[int, dict[str, Any]] = {}
         self._cells: dict[tuple[Any, ...], int] = {}
         self._repeats: dict[int, int] = {}
         self._conditions: dict[str, int] = {}
@@ -197,8 +198,8 @@ class _Sweep:
         self._box_id = catalog.box_id(self._connection, facts)
         self._sweep_id = self._opened()
         self._configs = dict(self._named())
-        for _, row, content in self._rows:
-            self._window(row, content)
+        windows_of = (self._window(row, content) for _, row, content in self._rows)
+        keep_windows(self._connection, self._sweep_id, windows_of)
         self._close()
         return self._sweep_id
 
@@ -271,10 +272,11 @@ class _Sweep:
         key = (row.fingerprint, row.boot)
         if key not in self._boots:
             self._boots[key] = self._boot_row(row)
-        if row.boot_facts:
-            mine = sa.update(boots).where(boots.c.id == self._boots[key])
-            self._connection.execute(mine.values(dict(row.boot_facts)))
-        return self._boots[key]
+        boot_id, facts = self._boots[key], dict(row.boot_facts)
+        if facts and self._told.get(boot_id) != facts:
+            self._connection.execute(sa.update(boots).where(boots.c.id == boot_id).values(facts))
+            self._told[boot_id] = facts
+        return boot_id
 
     def _boot_row(self, row: ImportedRow) -> int:
         boot_key = f"import-{self._sweep_id}-{fingerprint([row.fingerprint, row.boot])[:24]}"
@@ -324,10 +326,11 @@ class _Sweep:
             self._conditions[key] = found
         return self._conditions[key]
 
-    def _window(self, row: ImportedRow, content: str) -> None:
+    def _window(self, row: ImportedRow, content: str) -> dict[str, Any]:
+        """Return a window's columns."""
         written = {"file": row.file, "line": row.line, "columns": row.record, "named": row.named}
         cell_id = self._cell(row)
-        values = {
+        return {
             "cell_id": cell_id,
             "boot_id": self._boot(row),
             "conditions_id": self._under(row),
@@ -341,15 +344,10 @@ class _Sweep:
             "stored_at": self._at,
             "notes": [clean_text(note) for note in row.all_notes],
             "decode_rate": row.rate,
-            "box": sa.null(),
             "sources": {"decode_rate": row.source},
             "facts": plain({"imported": written}),
             **{name: plain(value) for name, value in row.numbers.items()},
         }
-        made = self._connection.execute(sa.insert(windows).values(values).returning(windows.c.id))
-        data, n_bytes = pack(load_of((), ()))
-        empty = {"n_requests": 0, "codec": JSON_ZLIB, "n_bytes": n_bytes, "data": data}
-        self._connection.execute(sa.insert(request_timings).values(window_id=made.scalar_one(), **empty))
 
     def _close(self) -> None:
         """Write the sweep's file, its note, and which files brought it."""
