@@ -50,7 +50,10 @@ def remove(connection: sa.Connection, name: str) -> list[Removed]:
     rests = sa.select(decision_windows.c.decision_id).where(decision_windows.c.window_id.in_(of_windows))
     needed = connection.scalar(sa.select(sa.func.min(decisions.c.id)).where(decisions.c.id.in_(rests)))
     if needed is not None:
-        raise StillNeeded(what=f"sweep {name!r}", reason=f"decision {needed} rests on it, and keeps its evidence, also once it is retired")
+        raise StillNeeded(
+            what=f"sweep {name!r}",
+            reason=f"decision {needed} rests on it, and keeps its evidence, also once it is retired",
+        )
     under = sa.select(windows.c.conditions_id).where(windows.c.cell_id.in_(of_cells))
     touched = list(connection.scalars(under.distinct()))
     connection.execute(sa.delete(request_timings).where(request_timings.c.window_id.in_(of_windows)))
