@@ -150,7 +150,9 @@ class Queries:
         """Return the weights that boots loaded, GiB, by boot; those that do not tell are left out."""
         wanted = sa.select(boots.c.id, boots.c.weights_gib).where(boots.c.weights_gib.is_not(None))
         mine = boots.c.id == sa.func.any(sa.literal(list(boot_ids), ARRAY(sa.BigInteger)))
-        return self._read(lambda connection: {boot: gib for boot, gib in connection.execute(wanted.where(mine))})
+        return self._read(
+            lambda connection: {row.id: row.weights_gib for row in connection.execute(wanted.where(mine)).all()}
+        )
 
     def config_names(self, *, limit: int = 2000) -> list[str]:
         """Return the names of configs, newest sweeps first, each once."""
