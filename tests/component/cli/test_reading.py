@@ -263,11 +263,21 @@ def test_the_page_of_stored_rows_has_its_plots_and_its_time(night: Night, querie
     assert page.count("<svg ") == page.count("<figure ")
 
 
+PROGRAM = (sys.executable, "-m", "nightsweep.cli")
+
+
+def environment(url: str, home: Path, **more: str) -> dict[str, str]:
+    return {**os.environ, "NIGHTSWEEP_DATABASE_URL": url, "NIGHTSWEEP_HOME": str(home), "NO_COLOR": "1", **more}
+
+
 def program(*words: str, url: str, home: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "NIGHTSWEEP_DATABASE_URL": url, "NIGHTSWEEP_HOME": str(home), "NO_COLOR": "1"}
-    return subprocess.run(
-        [sys.executable, "-m", "nightsweep.cli", *words], capture_output=True, text=True, env=environment, timeout=60
-    )
+    return subprocess.run([*PROGRAM, *words], capture_output=True, text=True, env=environment(url, home), timeout=60)
+
+
+def program_with_closed(closed: str, *words: str, url: str, home: Path) -> subprocess.CompletedProcess[str]:
+    """Run it as a shell does with `>&-` and the like."""
+    line = ["sh", "-c", f'exec "$@" {closed}', "sh", *PROGRAM, *words]
+    return subprocess.run(line, stderr=subprocess.PIPE, text=True, env=environment(url, home), timeout=60)
 
 
 def test_the_program_finds_its_store_and_its_exit_codes_are_those_of_the_contract(
@@ -306,15 +316,9 @@ def test_a_database_that_is_away_is_one_line_and_not_a_traceback(tmp_path: Path)
 def test_output_that_cannot_be_written_is_no_success(
     words: tuple[str, ...], unbuffered: str, night: Night, database_url: str, tmp_path: Path
 ) -> None:
-    environment = {
-        **os.environ,
-        "NIGHTSWEEP_DATABASE_URL": database_url,
-        "NIGHTSWEEP_HOME": str(tmp_path),
-        "PYTHONUNBUFFERED": unbuffered,
-    }
-    line = [sys.executable, "-m", "nightsweep.cli", *words]
+    mine = environment(database_url, tmp_path, PYTHONUNBUFFERED=unbuffered)
     with open("/dev/full", "w") as full:
-        shown = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, timeout=60)
+        shown = subprocess.run([*PROGRAM, *words], stdout=full, stderr=subprocess.PIPE, text=True, env=mine, timeout=60)
     assert shown.returncode == 1
     assert shown.stderr == "error: the output could not be written: No space left on device\n"
 
@@ -323,21 +327,17 @@ def test_output_that_cannot_be_written_is_no_success(
     "words", [("cells",), ("cells", "--json"), ("status",), ("report", "dflash-depth"), ("--help",)]
 )
 def test_a_closed_output_is_no_success(words: tuple[str, ...], night: Night, database_url: str, tmp_path: Path) -> None:
-    environment = {**os.environ, "NIGHTSWEEP_DATABASE_URL": database_url, "NIGHTSWEEP_HOME": str(tmp_path)}
-    line = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "nightsweep.cli", *words]
-    shown = subprocess.run(line, stderr=subprocess.PIPE, text=True, env=environment, timeout=60)
+    shown = program_with_closed(">&-", *words, url=database_url, home=tmp_path)
     assert shown.returncode == 1
     assert shown.stderr == "error: the output could not be written: it is closed\n"
 
 
 def test_what_goes_into_a_file_needs_no_standard_output(night: Night, database_url: str, tmp_path: Path) -> None:
-    environment = {**os.environ, "NIGHTSWEEP_DATABASE_URL": database_url, "NIGHTSWEEP_HOME": str(tmp_path)}
     target = tmp_path / "night.md"
     words = ["report", "dflash-depth", "-o", str(target)]
     for closed in (">&-", "2>&-", ">&- 2>&-"):
         target.unlink(missing_ok=True)
-        line = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "nightsweep.cli", *words]
-        shown = subprocess.run(line, env=environment, timeout=60)
+        shown = program_with_closed(closed, *words, url=database_url, home=tmp_path)
         assert shown.returncode == 0
         assert "dflash k=4" in target.read_text(encoding="utf-8")
 
